@@ -1,0 +1,102 @@
+"""The records that flow through the decoding loop.
+
+One step of speculative decoding is a chain of these:
+
+    Context -> propose -> Draft -> Target.score -> Scores -> verify -> Verdict -> keep -> Step
+
+Every tensor carries the batch axis ``B`` first; rows are independent and may differ in length. Fixed letters in shape
+comments: ``B`` rows, ``L`` context, ``N`` drafted nodes, ``V`` vocabulary, ``H`` hidden width, ``D`` accepted depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All committed tokens of every row, left-aligned; the last one of a row is *pending*: in no cache yet.
+
+    ``tokens`` is (B, L) int64 (whatever stands at or beyond ``lengths`` is meaningless), ``lengths`` (B,) int64, and
+    ``prompt_lengths`` (B,) int64 says how many of them were the prompt.
+    """
+
+    tokens: Tensor  # (B, L)
+    lengths: Tensor  # (B,)
+    prompt_lengths: Tensor  # (B,)
+
+    @property
+    def pending(self) -> Tensor:
+        """The newest token of every row, (B,)."""
+        return self.tokens.gather(1, self.lengths[:, None] - 1).squeeze(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Proposed tokens of every row, and the law they were drawn from.
+
+    ``tokens`` is (B, N) int64; only the first ``count`` (B,) of a row are meant. ``parents`` is ``None`` for a chain,
+    else (B, N) int64: the index of each node's parent among the nodes, -1 for a child of the pending token.
+    ``probs`` is ``None`` when the proposal is a deterministic function of the context (a one-hot law), else
+    (B, N, Vd) float: row ``i`` is *the very tensor* that token ``i`` was drawn from. When a draft vocabulary is
+    smaller than the target's, ``draft_to_target`` (Vd,) int64 maps its columns to target ids.
+    """
+
+    tokens: Tensor  # (B, N)
+    count: Tensor  # (B,)
+    parents: Tensor | None = None  # (B, N)
+    probs: Tensor | None = None  # (B, N, Vd)
+    draft_to_target: Tensor | None = None  # (Vd,)
+
+    @staticmethod
+    def empty(batch_size: int, device: torch.device | str = "cpu") -> Draft:
+        """A draft of nothing: an ordinary value, and what plain decoding verifies."""
+        return Draft(
+            tokens=torch.zeros(batch_size, 0, dtype=torch.long, device=device),  # (B, 0)
+            count=torch.zeros(batch_size, dtype=torch.long, device=device),  # (B,)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What one target forward says about the pending token (node 0) and the N drafted nodes behind it.
+
+    ``logits`` is (B, N+1, V): row ``i`` judges the *children* of node ``i``. ``hidden`` maps each layer asked for to
+    the target's true states, (B, N+1, H).
+    """
+
+    logits: Tensor  # (B, N+1, V)
+    hidden: dict[int, Tensor] = field(default_factory=dict)  # layer -> (B, N+1, H)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which drafted nodes were accepted, and the one token that follows them.
+
+    ``path`` is (B, D) int64, the accepted draft nodes in order (entries at or beyond ``num_accepted`` are
+    meaningless); ``num_accepted`` is (B,) and ``next_token`` (B,): the *bonus* token when all drafted tokens of the
+    row were accepted, else the *recovered* one.
+    """
+
+    path: Tensor  # (B, D)
+    num_accepted: Tensor  # (B,)
+    next_token: Tensor  # (B,)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did, on the host: the unit that ``stream`` yields and ``Trace`` counts.
+
+    Per row: ``drafted`` the tokens that were verified, ``tokens`` the tokens committed after every cut (end token, stop,
+    budget), ``num_accepted`` how many of those were drafted. A row that was finished before the step has empty lists.
+    ``seconds`` holds the wall time of ``propose``, ``score``, ``verify`` and ``other``.
+    """
+
+    drafted: list[list[int]]
+    tokens: list[list[int]]
+    num_accepted: list[int]
+    finish_reasons: list[str | None]
+    seconds: dict[str, float]
