@@ -1,0 +1,74 @@
+"""What every test shares: offline and headless settings, GPU deselection, the no-skip rule."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+def load_ci(name: str) -> ModuleType:
+    """The script .ci/<name>.py as a module; .ci is a folder of scripts and no package."""
+    key = f"specdec_ci_{name}"
+    if key not in sys.modules:
+        spec = importlib.util.spec_from_file_location(key, ROOT / ".ci" / f"{name}.py")
+        sys.modules[key] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[key]
+
+
+def skips_are_failures() -> bool:
+    """CI sets SPECDEC_REQUIRE_ALL: there a test that should run must not be skipped."""
+    return os.environ.get("SPECDEC_REQUIRE_ALL", "") not in ("", "0")
+
+
+def cuda_at_hand() -> bool:
+    """Whether torch sees a CUDA device."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """GPU tests are deselected, not skipped, where there is no GPU."""
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu and not cuda_at_hand():
+        config.hook.pytest_deselected(items=gpu)
+        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+
+
+def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail") and skips_are_failures():
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} must run here (SPECDEC_REQUIRE_ALL), but: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    """Turns a skipped test into a failed one where skips are failures."""
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector):
+    """Turns a skipped module into a failed one where skips are failures."""
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+@pytest.fixture
+def root() -> Path:
+    """The top folder of the repository."""
+    return ROOT
