@@ -1,0 +1,47 @@
+"""What a proposer is: anything with a `propose`; this class only spells out the optional parts."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from specdec_lab.decoding.randomness import Randomness
+from specdec_lab.decoding.records import Context, Draft
+from specdec_lab.decoding.sampling import Sampling
+
+
+class Proposer:
+    """The defaults of every optional part. A plug-in may inherit from it, but need not.
+
+    ``hidden_layers`` are the target layers whose states `observe` wants, ``default_k`` the number
+    of drafted tokens when the caller names none, ``max_k`` the most it can draft (None: no limit).
+    Neither `propose` nor `observe` may read a tensor on the host or loop over rows.
+    """
+
+    hidden_layers: tuple[int, ...] = ()
+    default_k: int = 4
+    max_k: int | None = None
+
+    def start(self, batch_size: int, max_length: int) -> None:
+        """Forgets the last run; rows will hold at most ``max_length`` tokens."""
+
+    def propose(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        """Up to ``k`` tokens a row that may follow ``context``, as a Draft of tokens (B, k)."""
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a method propose(context, k, sampling, randomness) "
+            "that returns a Draft"
+        )
+
+    def observe(self, tokens: Tensor, counts: Tensor, hidden: dict[int, Tensor]) -> None:
+        """Told after prefill and each step: ``counts`` (B,) of ``tokens`` (B, M) were kept.
+
+        ``hidden`` maps each of `hidden_layers` to the target's true states, (B, M, H).
+        """
+
+
+def whole_number(name: str, value: object, least: int) -> int:
+    """``value`` itself if it is an integer of ``least`` or more; else ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an integer of {least} or more, not {value!r}")
+    return value

@@ -1,0 +1,137 @@
+"""`load_proposer`: names, the words of vLLM, plug-ins, and the right word for a wrong one.
+
+pytest tests/proposers/test_load_proposer.py
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from specdec_lab.decoding.records import Draft
+from specdec_lab.proposers import ELSEWHERE, METHODS, OTHER_WORDS, load_proposer
+from specdec_lab.proposers.base import Proposer
+from specdec_lab.proposers.ngram import NGram
+
+
+class Nothing:
+    """A plug-in that inherits from nobody and proposes nothing."""
+
+    def __init__(self, width: int = 2) -> None:
+        self.width = width
+
+    def propose(self, context, k, sampling, randomness):
+        """An empty draft."""
+        return Draft.empty(context.tokens.shape[0])
+
+
+class Mute:
+    """No proposer: it has no propose."""
+
+
+@pytest.fixture
+def plug_in(monkeypatch):
+    """The dotted path of this module, whatever name the test runner gave it."""
+    monkeypatch.setitem(sys.modules, "our.plug_ins", sys.modules[__name__])
+    return "our.plug_ins"
+
+
+@pytest.mark.parametrize("config", [None, "", "none", {"method": "none"}])
+def test_none_is_plain_decoding(config):
+    assert load_proposer(config) is None
+
+
+def test_ngram_with_our_names_and_with_those_of_vllm():
+    ours = {"method": "ngram", "num_speculative_tokens": 7, "min_n": 2, "max_n": 5}
+    vllm = {
+        "method": "ngram",
+        "num_speculative_tokens": 7,
+        "prompt_lookup_min": 2,
+        "prompt_lookup_max": 5,
+    }
+    for config in (ours, vllm):
+        kept = dict(config)
+        proposer = load_proposer(config)
+        assert isinstance(proposer, NGram)
+        assert (proposer.min_n, proposer.max_n, proposer.default_k) == (2, 5, 7)
+        assert config == kept  # the caller's mapping is left alone
+    assert load_proposer("ngram").default_k == NGram().default_k
+
+
+def test_a_plug_in_by_its_path(plug_in):
+    proposer = load_proposer(
+        {"method": f"{plug_in}.Nothing", "width": 3, "num_speculative_tokens": 6}
+    )
+    assert (type(proposer), proposer.width, proposer.default_k) == (Nothing, 3, 6)
+    assert type(load_proposer(f"{plug_in}.Nothing")) is Nothing
+    vllm = {"method": "custom_class", "model": f"{plug_in}.Nothing"}
+    assert type(load_proposer(vllm)) is Nothing
+
+
+@pytest.mark.parametrize("path", ["Mute", "Absent", "pytest"])
+def test_a_path_to_no_proposer_gets_a_sentence(plug_in, path):
+    with pytest.raises(ValueError, match=rf"our\.plug_ins\.{path}"):
+        load_proposer(f"{plug_in}.{path}")
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("draft", ["'draft_model'", "not in this version", "ngram"]),
+        ("prompt_lookup", ["'ngram'"]),
+        ("Prompt-Lookup", ["'ngram'"]),
+        ("ngarm", ["'ngram'"]),
+        ("eagel", ["'eagle'", "not in this version"]),
+        ("zzz", ["ngram, none"]),
+        ("no.such.module", ["package.module.Class"]),
+    ],
+)
+def test_a_wrong_word_gets_the_right_one(method, words):
+    with pytest.raises(ValueError, match=method) as caught:
+        load_proposer(method)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    for word in words:
+        assert word in sentence
+
+
+@pytest.mark.parametrize("method", [*ELSEWHERE, *OTHER_WORDS])
+def test_every_known_word_is_answered(method):
+    with pytest.raises(ValueError, match="use ngram, none"):
+        load_proposer(method)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({}, 'the config needs a "method"'),
+        ({"method": "custom_class"}, 'the config needs a "model"'),
+        (3, "a proposer is a name or"),
+        ({"method": "ngram", "width": 1}, "width.*its options are min_n, max_n, occurrence"),
+        ({"method": "ngram", "max_n": 2, "prompt_lookup_max": 2}, "are the same option"),
+        ({"method": "ngram", "num_speculative_tokens": 1.5}, "num_speculative_tokens must be"),
+        ({"method": "ngram", "num_speculative_tokens": True}, "num_speculative_tokens must be"),
+    ],
+)
+def test_a_wrong_config_gets_a_sentence(config, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        load_proposer(config)
+
+
+def test_the_menu_holds_what_is_built():
+    assert not set(METHODS) & set(ELSEWHERE)
+    for method in METHODS:
+        assert isinstance(load_proposer(method), Proposer)
+
+
+def test_a_proposer_without_propose_says_what_it_needs():
+    with pytest.raises(NotImplementedError, match="needs a method propose"):
+        Proposer().propose(None, 1, None, None)
+
+
+def test_plain_decoding_loads_no_torch():
+    code = (
+        "import sys; from specdec_lab.proposers import load_proposer; load_proposer('none');"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
