@@ -134,7 +134,7 @@ def install_torch():
         return
     pip = (PYTHON, "-m", "pip", "install")
     if wheel_folders(os.environ.get("PIP_FIND_LINKS", "")):
-        say("Step 2 of 4: installing PyTorch from the wheel in PIP_FIND_LINKS (1 to 2 minutes).")
+        say("Step 2 of 4: installing PyTorch from the wheel in PIP_FIND_LINKS (1 minute).")
         run(*pip, TORCH)
         return
     backend = os.environ.get("TORCH_BACKEND", "auto")
@@ -153,7 +153,7 @@ def install_torch():
 
 def install_packages():
     """Installs the project itself, editable, with all it needs, at the recorded versions."""
-    say("Step 3 of 4: installing the other packages (2 to 5 minutes).")
+    say("Step 3 of 4: installing the other packages (1 to 5 minutes).")
     run(PYTHON, "-m", "pip", "install", "-c", CONSTRAINTS, "-e", ".[test]")
 
 

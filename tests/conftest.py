@@ -1,28 +1,12 @@
 """What every test shares: offline and headless settings, GPU deselection, the no-skip rule."""
 
-import importlib.util
 import os
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MPLBACKEND", "Agg")
-
-
-def load_ci(name: str) -> ModuleType:
-    """The script .ci/<name>.py as a module; .ci is a folder of scripts and no package."""
-    key = f"specdec_ci_{name}"
-    if key not in sys.modules:
-        spec = importlib.util.spec_from_file_location(key, ROOT / ".ci" / f"{name}.py")
-        sys.modules[key] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[key]
 
 
 def skips_are_failures() -> bool:
@@ -66,9 +50,3 @@ def pytest_make_collect_report(collector: pytest.Collector):
     report = yield
     _forbid_skip(report)
     return report
-
-
-@pytest.fixture
-def root() -> Path:
-    """The top folder of the repository."""
-    return ROOT
