@@ -1,0 +1,68 @@
+"""Matrix products for few rows: prepacked for oneDNN on the CPU in float32, plain everywhere else.
+
+Speculative decoding lives off scoring five rows for little more than the price of one. PyTorch's stock float32
+product does not give that on a CPU; weights packed once for oneDNN do. The two operators are private to torch (they are what
+its own compiler emits when it freezes a model for the CPU), so they are probed once and never required.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+PACKED_FOR_ROWS = (
+    4  # a layout good for any number of rows; one packed for a single row is slow for more
+)
+
+
+@cache
+def packing_works() -> bool:
+    """Whether this build of torch has the packed product and it agrees with ``F.linear``."""
+    probe = torch.Generator().manual_seed(0)
+    weight, rows = torch.randn(48, 32, generator=probe), torch.randn(1, 5, 32, generator=probe)
+    try:
+        product = _packed_product(rows, _pack(weight), None)
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
+    return torch.allclose(product, F.linear(rows, weight), atol=1e-4)
+
+
+def _pack(weight: Tensor) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), PACKED_FOR_ROWS)
+
+
+def _packed_product(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+
+
+class PackedLinear(nn.Module):
+    """The fast copy of an ``nn.Linear`` for inference: same product, no gradient, weights not held twice.
+
+    On the CPU in float32 the weight is packed (or, where torch lacks the operators, multiplied as ``W @ x.T`` for two
+    rows and more); on other devices and in other precisions it is an ordinary product.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        weight = linear.weight.detach()  # (out, in)
+        self.bias = None if linear.bias is None else linear.bias.detach()  # (out,)
+        self.on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+        self.packed = self.on_cpu and packing_works()
+        self.weight = _pack(weight) if self.packed else weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x @ W.T + b`` for ``x`` of shape (..., in); returns (..., out)."""
+        if self.packed:
+            return _packed_product(x, self.weight, self.bias)
+        if self.on_cpu and x.numel() > self.in_features:
+            return self._transposed_product(x)
+        return F.linear(x, self.weight, self.bias)
+
+    def _transposed_product(self, x: Tensor) -> Tensor:
+        product = (self.weight @ x.flatten(0, -2).T).T  # (rows, out)
+        product = product if self.bias is None else product + self.bias
+        return product.reshape(*x.shape[:-1], self.out_features)

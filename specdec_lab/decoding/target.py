@@ -1,0 +1,127 @@
+"""Target: the model whose law is sampled. It reads prompts, scores drafts and hands out hidden states.
+
+A target holds nothing but weights and its tokenizer; what it has read lies in an explicit ``KVCache``, so several
+streams may interleave. No method here reads the device: the whole step runs with every tensor on device ``meta``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specdec_lab.decoding.cache import KVCache
+from specdec_lab.decoding.records import Draft, Scores
+from specdec_lab.decoding.text import chat_ids
+from specdec_lab.decoding.transformer import Transformer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PREFILL_BLOCK = 128  # tokens of a prompt that one forward reads
+
+
+class Target:
+    """A decoder ready for inference, with the numbers and the tokenizer that the loop needs.
+
+    ``max_context`` is the number of positions it may use; ``eos_ids`` may be empty; ``tokenizer`` is None for a random model.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        *,
+        max_context: int,
+        eos_ids: Sequence[int] = (),
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        name: str = "random",
+    ) -> None:
+        self.model = model.pack().eval()
+        self.vocab_size = model.arch.vocab_size
+        self.hidden_size = model.arch.hidden_size
+        self.num_layers = model.arch.num_layers
+        self.max_context = max_context
+        self.eos_ids = tuple(eos_ids)
+        self.tokenizer = tokenizer
+        self.name = name
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are, and every tensor given and returned."""
+        return self.model.embed.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of weights, hidden states and logits."""
+        return self.model.embed.weight.dtype
+
+    def start(self, batch_size: int, max_length: int) -> KVCache:
+        """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
+        return self.model.new_cache(batch_size, max_length)
+
+    @torch.no_grad()
+    def prefill(
+        self, cache: KVCache, tokens: Tensor, counts: Tensor, hidden_layers: Sequence[int] = ()
+    ) -> dict[int, Tensor]:
+        """Read ``tokens[b, :counts[b]]`` (B, P) into slots 0.. of a cache, in blocks of fixed size, without the head.
+
+        Returns the states of the layers asked for, each (B, P, H); a row's states at or beyond its count mean nothing.
+        """
+        width = tokens.shape[1]
+        real = torch.arange(width, device=tokens.device) < counts[:, None]  # (B, P)
+        tokens = tokens.where(real, 0)
+        cache.lengths = torch.zeros_like(counts)
+        cache.settle(0)
+        blocks: dict[int, list[Tensor]] = {i: [self._no_states(len(tokens))] for i in hidden_layers}
+        for block in tokens.split(PREFILL_BLOCK, dim=1) if width else ():
+            _, hidden = self.model(block, cache, hidden_layers)
+            cache.keep(None, torch.full_like(counts, block.shape[1]))
+            for i in hidden_layers:
+                blocks[i].append(hidden[i])
+        cache.lengths = counts.clone()
+        return {i: torch.cat(parts, dim=1) for i, parts in blocks.items()}
+
+    def _no_states(self, batch_size: int) -> Tensor:
+        return torch.empty(batch_size, 0, self.hidden_size, dtype=self.dtype, device=self.device)
+
+    @torch.no_grad()
+    def score(
+        self, cache: KVCache, pending: Tensor, draft: Draft, hidden_layers: Sequence[int] = ()
+    ) -> Scores:
+        """One forward over the pending token (B,) and the N drafted behind it; lengths are left alone.
+
+        Row ``b`` of the result judges the children of its nodes 0..count[b]; what stands beyond means nothing. Raises
+        ``ValueError`` for a tree.
+        """
+        if draft.parents is not None:
+            raise ValueError("Only chains can be scored for now: pass a draft with parents=None.")
+        num_drafted = draft.tokens.shape[1]
+        real = torch.arange(num_drafted, device=pending.device) < draft.count[:, None]  # (B, N)
+        nodes = torch.cat((pending[:, None], draft.tokens.where(real, 0)), dim=1)  # (B, N+1)
+        states, hidden = self.model(nodes, cache, hidden_layers)
+        return Scores(logits=self.model.head(states), hidden=hidden)
+
+    def keep(self, cache: KVCache, path: Tensor | None, counts: Tensor) -> None:
+        """Commit ``counts`` (B,) of the nodes just scored, the pending one included; ``path`` is None for a chain."""
+        cache.keep(path, counts)
+
+    def encode_chat(self, text: str, prefix: str = "", system: str | None = None) -> list[int]:
+        """Ids of a user's message in the chat template, up to where the answer begins with ``prefix``."""
+        return chat_ids(self._require_tokenizer(), text, prefix, system)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of plain text, with the start token if the model was trained with one."""
+        return self._require_tokenizer().encode(text)
+
+    def decode(self, ids: Sequence[int], special: bool = False) -> str:
+        """Text of ids; ``special`` shows special tokens (such as the end token) too."""
+        return self._require_tokenizer().decode(
+            list(ids), skip_special_tokens=not special, clean_up_tokenization_spaces=False
+        )
+
+    def _require_tokenizer(self) -> PreTrainedTokenizerBase:
+        if self.tokenizer is None:
+            raise ValueError(f"The model '{self.name}' has no tokenizer: give token ids instead.")
+        return self.tokenizer

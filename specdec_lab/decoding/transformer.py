@@ -1,0 +1,243 @@
+"""The one decoder: targets, draft models and drafting heads are all made of these layers.
+
+Llama's shape and its kin: RMSNorm, rotary positions, grouped-query attention, gated MLP; optional biases (qwen2) and
+query/key norms (qwen3). Parameters are ordinary and trainable; ``pack()`` gives the fast copy for inference.
+
+Rows are bit-identical on the CPU. A token's logits must not depend on how many other tokens were scored with it, or a
+speculative run could not equal the plain one. Packed products and norms have that property; torch's CPU attention gets it
+when query rows are padded to whole tiles, keys to whole blocks (see ``cache.KEY_BLOCK``), and a mask is always passed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdec_lab.decoding.cache import KVCache, round_up
+from specdec_lab.decoding.linear import PackedLinear
+
+QUERY_TILE = 32  # rows that torch's CPU attention works on at a time
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The numbers that define a decoder. ``inv_freq`` and ``rope_scale`` define its rotary positions."""
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    mlp_size: int
+    inv_freq: tuple[float, ...]  # head_dim / 2 of them
+    rope_scale: float = 1.0
+    norm_eps: float = 1e-5
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    tied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What all layers of one forward share: rotary tables, where to write, what may be seen."""
+
+    cos: Tensor  # (B, N, 1, head_dim)
+    sin: Tensor  # (B, N, 1, head_dim), first half negated
+    mask: Tensor  # (B, 1, query rows, keys), 0 or -inf
+    cache: KVCache | None = None
+    places: Tensor | None = None  # (B * N,)
+    num_keys: int = 0
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) * weight, over the last axis."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as ``x``."""
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with rotary positions; q, k and v in one product."""
+
+    def __init__(self, arch: Architecture) -> None:
+        super().__init__()
+        self.num_heads, self.num_kv_heads = arch.num_heads, arch.num_kv_heads
+        self.head_dim = arch.head_dim
+        num_all = arch.num_heads + 2 * arch.num_kv_heads
+        self.qkv = nn.Linear(arch.hidden_size, num_all * arch.head_dim, bias=arch.qkv_bias)
+        self.output = nn.Linear(
+            arch.num_heads * arch.head_dim, arch.hidden_size, bias=arch.output_bias
+        )
+        self.q_norm = RMSNorm(arch.head_dim, arch.norm_eps) if arch.qk_norm else None
+        self.k_norm = RMSNorm(arch.head_dim, arch.norm_eps) if arch.qk_norm else None
+
+    def forward(self, x: Tensor, layout: Layout, layer: int) -> Tensor:
+        """(B, N, hidden) to (B, N, hidden); writes this layer's keys and values when the layout has a cache."""
+        batch_size, num_nodes, _ = x.shape
+        qkv = self.qkv(x).view(batch_size, num_nodes, -1, self.head_dim)
+        turned, values = qkv.split((self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=2)
+        if self.q_norm is not None:
+            queries, keys = turned.split((self.num_heads, self.num_kv_heads), dim=2)
+            turned = torch.cat((self.q_norm(queries), self.k_norm(keys)), dim=2)
+        turned = _rotate(turned, layout.cos, layout.sin)
+        keys_values = torch.cat((turned[:, :, self.num_heads :], values), dim=2)
+        if layout.cache is not None:
+            layout.cache.write(layer, layout.places, keys_values.flatten(0, 1))
+            keys, values = layout.cache.read(layer, layout.num_keys)
+        else:
+            keys, values = keys_values.transpose(1, 2).chunk(2, dim=1)
+        seen = self._attend(turned[:, :, : self.num_heads], keys, values, layout.mask)
+        return self.output(seen)
+
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Fold the heads of a group into the row axis, pad the rows as the mask is padded, attend, unfold."""
+        batch_size, num_nodes = queries.shape[:2]
+        group = self.num_heads // self.num_kv_heads
+        rows = num_nodes * group
+        queries = queries.unflatten(2, (self.num_kv_heads, group)).transpose(1, 2).flatten(2, 3)
+        queries = F.pad(queries, (0, 0, 0, mask.shape[2] - rows))  # (B, kv_heads, rows, head_dim)
+        seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        seen = seen[:, :, :rows].unflatten(2, (num_nodes, group)).transpose(1, 2)
+        return seen.reshape(batch_size, num_nodes, -1)  # (B, N, heads * head_dim)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn (B, N, heads, head_dim) by its positions; ``sin`` carries the sign of the rotated half."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
+
+
+class MLP(nn.Module):
+    """down(silu(gate(x)) * up(x)); gate and up in one product."""
+
+    def __init__(self, arch: Architecture) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(arch.hidden_size, 2 * arch.mlp_size, bias=arch.mlp_bias)
+        self.down = nn.Linear(arch.mlp_size, arch.hidden_size, bias=arch.mlp_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape as ``x``."""
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(F.silu(gate) * up)
+
+
+class Layer(nn.Module):
+    """One decoder layer: attention, then MLP, each behind a norm and added to the stream."""
+
+    def __init__(self, arch: Architecture) -> None:
+        super().__init__()
+        self.attention_norm = RMSNorm(arch.hidden_size, arch.norm_eps)
+        self.attention = Attention(arch)
+        self.mlp_norm = RMSNorm(arch.hidden_size, arch.norm_eps)
+        self.mlp = MLP(arch)
+
+    def forward(self, x: Tensor, layout: Layout, layer: int = 0) -> Tensor:
+        """(B, N, hidden) to (B, N, hidden)."""
+        x = x + self.attention(self.attention_norm(x), layout, layer)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Transformer(nn.Module):
+    """Embedding, layers, final norm and head."""
+
+    def __init__(self, arch: Architecture) -> None:
+        super().__init__()
+        self.arch = arch
+        self.embed = nn.Embedding(arch.vocab_size, arch.hidden_size)
+        self.layers = nn.ModuleList(Layer(arch) for _ in range(arch.num_layers))
+        self.norm = RMSNorm(arch.hidden_size, arch.norm_eps)
+        self.head = nn.Linear(arch.hidden_size, arch.vocab_size, bias=False)
+        if arch.tied:
+            self.head.weight = self.embed.weight
+
+    def new_cache(self, batch_size: int, max_length: int) -> KVCache:
+        """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
+        return KVCache(
+            batch_size,
+            max_length,
+            num_layers=self.arch.num_layers,
+            num_kv_heads=self.arch.num_kv_heads,
+            head_dim=self.arch.head_dim,
+            dtype=self.embed.weight.dtype,
+            device=self.embed.weight.device,
+        )
+
+    def forward(
+        self, tokens: Tensor, cache: KVCache | None = None, hidden_layers: Sequence[int] = ()
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """Read a chain of tokens (B, N) behind what the cache holds; without a cache, a whole text from position 0.
+
+        Returns the states after the final norm, (B, N, hidden), which ``head`` turns into logits, and the layers asked
+        for: ``i`` is the stream entering layer ``i``, ``num_layers`` the states after the final norm.
+        """
+        x = self.embed(tokens)  # (B, N, hidden)
+        layout = chain_layout(self.arch, x, cache)
+        hidden: dict[int, Tensor] = {}
+        for i, layer in enumerate(self.layers):
+            if i in hidden_layers:
+                hidden[i] = x
+            x = layer(x, layout, i)
+        x = self.norm(x)
+        if len(self.layers) in hidden_layers:
+            hidden[len(self.layers)] = x
+        return x, hidden
+
+    def pack(self) -> Transformer:
+        """The fast copy for inference: products packed, everything else shared with this module, no gradients."""
+        shared = {id(p): p for p in self.parameters()}
+        fast = copy.deepcopy(self, shared)
+        for module in list(fast.modules()):
+            for name, child in list(module.named_children()):
+                if isinstance(child, nn.Linear):
+                    setattr(module, name, PackedLinear(child))
+        return fast
+
+
+def chain_layout(arch: Architecture, x: Tensor, cache: KVCache | None = None) -> Layout:
+    """Positions, places and mask for a chain of nodes ``x`` (B, N, hidden) behind the committed entries of ``cache``."""
+    batch_size, num_nodes, _ = x.shape
+    steps = torch.arange(num_nodes, device=x.device)
+    if cache is None:
+        positions, num_keys, places = steps.expand(batch_size, -1), num_nodes, None
+    else:
+        positions = cache.lengths[:, None] + steps  # (B, N)
+        num_keys, places = cache.num_keys(num_nodes), cache.places(num_nodes)
+    visible = torch.arange(num_keys, device=x.device) <= positions[:, :, None]  # (B, N, keys)
+    mask = _fold_mask(visible, arch.num_heads // arch.num_kv_heads, x.dtype)
+    return Layout(*_rotary(arch, positions, x.dtype), mask, cache, places, num_keys)
+
+
+def _rotary(arch: Architecture, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """cos and sin of every position, (B, N, 1, head_dim); angles in float32, as the models were trained."""
+    angles = positions[:, :, None, None].float() * _frequencies(arch.inv_freq, positions.device)
+    cos, sin = angles.cos() * arch.rope_scale, angles.sin() * arch.rope_scale
+    return torch.cat((cos, cos), -1).to(dtype), torch.cat((-sin, sin), -1).to(dtype)
+
+
+@lru_cache(maxsize=8)
+def _frequencies(inv_freq: tuple[float, ...], device: torch.device) -> Tensor:
+    """(head_dim / 2,), moved to the device once; no buffer, so that a model cast to bf16 keeps them whole."""
+    return torch.tensor(inv_freq, device=device)
+
+
+def _fold_mask(visible: Tensor, group: int, dtype: torch.dtype) -> Tensor:
+    """(B, N, keys) bool to an additive mask (B, 1, rows, keys), one row per node and head of a group."""
+    mask = torch.zeros((), dtype=dtype, device=visible.device)
+    mask = torch.where(visible, mask, -torch.inf)
+    mask = mask.repeat_interleave(group, dim=1)[:, None]
+    tile = QUERY_TILE if mask.device.type == "cpu" and dtype == torch.float32 else 1
+    return F.pad(mask, (0, 0, 0, round_up(mask.shape[2], tile) - mask.shape[2]))
