@@ -1,0 +1,230 @@
+"""The command line: ``python -m specdec_lab generate`` and ``fetch``.
+
+Each command is one function that declares its options and one that runs it; a new command is one
+more pair in ``COMMANDS``. Bad input ends with one sentence on stderr and exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specdec_lab.decoding.records import Step
+    from specdec_lab.decoding.sampling import Sampling
+    from specdec_lab.decoding.target import Target
+    from specdec_lab.decoding.trace import Trace
+    from specdec_lab.proposers.base import Proposer
+
+TABLE = (  # a metric of the trace, how it is printed, what it says
+    ("num_tokens", "d", "tokens written"),
+    ("num_forwards", "d", "forward passes of the model"),
+    ("tau", ".2f", "tokens per forward pass; plain decoding has 1"),
+    ("alpha", ".2f", "chance that a judged draft token is accepted"),
+    ("draft_acceptance_rate", ".2f", "share of all draft tokens accepted"),
+    ("draft_coverage", ".2f", "share of steps with a draft"),
+    ("tokens_per_second", ".1f", "tokens per second"),
+    ("ttft", ".3f", "seconds to the first token"),
+    ("itl", ".4f", "seconds between tokens"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 0
+    try:
+        args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError) as error:
+        print(f"specdec_lab {args.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the whole usage."""
+
+    def error(self, message: str) -> None:
+        self.exit(2, f"{self.prog}: {message}; --help lists the options\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m specdec_lab",
+        description="A laboratory of speculative decoding: a real model, faster, the same law.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    for name, (declare, run) in COMMANDS.items():
+        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
+        declare(command)
+        command.set_defaults(run=run)
+    return parser
+
+
+def _declare_fetch(parser: argparse.ArgumentParser) -> None:
+    """It has no options."""
+
+
+def _fetch(args: argparse.Namespace) -> None:
+    """get the default model into the cache, and print its folder"""
+    from specdec_lab.decoding.checkpoint import fetch
+
+    print(fetch())
+
+
+def _declare_generate(parser: argparse.ArgumentParser) -> None:
+    _declare_prompt(parser.add_argument_group("prompt"))
+    _declare_speculation(parser.add_argument_group("speculation"))
+    _declare_sampling(parser.add_argument_group("sampling"))
+    add = parser.add_argument
+    add("--model", help="name or folder of the model; the default model if left out")
+    add("--max-new-tokens", type=int, default=128, metavar="N", help="how long it may get (128)")
+    add("--json", action="store_true", help="print one JSON object: text, token_ids, trace")
+
+
+def _declare_prompt(group: argparse._ArgumentGroup) -> None:
+    source = group.add_mutually_exclusive_group(required=True)
+    source.add_argument("--prompt", metavar="TEXT", help="what to ask; - reads it from stdin")
+    source.add_argument("--prompt-file", metavar="PATH", help="a file that holds the prompt")
+    group.add_argument(
+        "--system", metavar="TEXT", help="the system message; the model's own if out"
+    )
+    group.add_argument("--prefix", metavar="TEXT", default="", help="how the answer must begin")
+
+
+def _declare_speculation(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--method",
+        default="ngram",
+        help="how drafts are made: ngram (default), none, the dotted path of a class, or a JSON "
+        'object with options, \'{"method": "ngram", "max_n": 4}\'',
+    )
+    add("--k", type=int, help="drafted tokens per step; the method's own number if left out")
+    add("--verify", default="auto", metavar="RULE", help="auto (default), match, reject or block")
+
+
+def _declare_sampling(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--temperature", type=float, default=0.0, metavar="T", help="0, the default, is greedy")
+    add("--top-k", type=int, metavar="N", help="keep the N most probable tokens")
+    add("--top-p", type=float, default=1.0, metavar="P", help="keep the smallest set of mass P")
+    add("--min-p", type=float, default=0.0, metavar="P", help="keep tokens of P times the largest")
+    add("--seed", type=int, help="the same seed gives the same text")
+
+
+def _generate(args: argparse.Namespace) -> None:
+    """let the model answer a prompt, and report how the drafts fared"""
+    prompt, sampling = _read_prompt(args), _sampling(args)
+    proposer = _proposer(args.method)
+    from specdec_lab.decoding.checkpoint import load_target
+    from specdec_lab.decoding.decode import stream
+
+    target = load_target(args.model)
+    steps = stream(
+        target,
+        [target.encode_chat(prompt, prefix=args.prefix, system=args.system)],
+        proposer,
+        k=args.k,
+        sampling=sampling,
+        verify=args.verify,
+        max_new_tokens=args.max_new_tokens,
+        seed=args.seed,
+    )
+    (_print_json if args.json else _print_text)(target, steps)
+
+
+def _read_prompt(args: argparse.Namespace) -> str:
+    """The prompt from the option, from stdin or from a file."""
+    text = args.prompt
+    try:
+        if args.prompt_file is not None:
+            text = Path(args.prompt_file).read_text(encoding="utf-8")
+        elif text == "-":
+            text = sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the prompt is no UTF-8 text ({error}); convert it first") from error
+    if not text.strip():
+        raise ValueError("the prompt is empty; ask something")
+    return text.rstrip("\n")
+
+
+def _sampling(args: argparse.Namespace) -> Sampling:
+    from specdec_lab.decoding.sampling import Sampling
+
+    return Sampling(
+        temperature=args.temperature, top_k=args.top_k, top_p=args.top_p, min_p=args.min_p
+    )
+
+
+def _proposer(method: str) -> Proposer | None:
+    """The proposer of a name, a dotted path or a JSON object."""
+    from specdec_lab.proposers import load_proposer
+
+    if not method.lstrip().startswith("{"):
+        return load_proposer(method)
+    try:
+        config = json.loads(method)
+    except json.JSONDecodeError as error:
+        raise ValueError(f'--method is no JSON object ({error}); quote its words with "') from error
+    return load_proposer(config)
+
+
+def _print_json(target: Target, steps: Iterator[Step]) -> None:
+    """One JSON object on one line."""
+    from specdec_lab.decoding.decode import collect
+
+    generation = collect(1, steps)
+    (token_ids,) = generation.tokens
+    answer = {
+        "text": target.decode(token_ids),
+        "token_ids": token_ids,
+        "finish_reason": generation.finish_reasons[0],
+        "trace": generation.trace.summary(),
+    }
+    print(json.dumps(answer, allow_nan=False))
+
+
+def _print_text(target: Target, steps: Iterator[Step]) -> None:
+    """The text as it comes, then a table of the trace."""
+    from specdec_lab.decoding.text import Detokenizer
+    from specdec_lab.decoding.trace import Trace
+
+    trace, text = Trace(), Detokenizer(target.tokenizer)
+    for step in steps:
+        trace.add(step)
+        (row,) = step.rows
+        print(text.push(row.tokens), end="", flush=True)
+    print(text.finish(), _table(trace), sep="\n\n")
+
+
+def _table(trace: Trace) -> str:
+    """The metrics of ``TABLE`` that were counted, one a line."""
+    lines = []
+    for name, form, meaning in TABLE:
+        value = getattr(trace, name)
+        if value is not None:
+            lines.append(f"{name:<22}{format(value, form):>8}  {meaning}")
+    return "\n".join(lines)
+
+
+COMMANDS = {
+    "fetch": (_declare_fetch, _fetch),
+    "generate": (_declare_generate, _generate),
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
