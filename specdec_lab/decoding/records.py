@@ -4,8 +4,9 @@ One step of speculative decoding is a chain of these:
 
     Context -> propose -> Draft -> Target.score -> Scores -> verify -> Verdict -> keep -> Step
 
-Every tensor carries the batch axis ``B`` first; rows are independent and may differ in length. Fixed letters in shape
-comments: ``B`` rows, ``L`` context, ``N`` drafted nodes, ``V`` vocabulary, ``H`` hidden width, ``D`` accepted depth.
+Every tensor carries the batch axis ``B`` first; rows are independent and may differ in length.
+Fixed letters in shape comments: ``B`` rows, ``L`` context, ``N`` drafted nodes, ``V`` vocabulary,
+``H`` hidden width, ``D`` accepted depth.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All committed tokens of every row, left-aligned; the last one of a row is *pending*: in no cache yet.
+    """All committed tokens of every row, left-aligned; the last one of a row is *pending*: in no
+    cache yet.
 
-    ``tokens`` is (B, L) int64 (whatever stands at or beyond ``lengths`` is meaningless), ``lengths`` (B,) int64, and
+    ``tokens`` is (B, L) int64 (whatever stands at or beyond ``lengths`` is meaningless),
+    ``lengths`` (B,) int64, and
     ``prompt_lengths`` (B,) int64 says how many of them were the prompt.
     """
 
@@ -38,11 +41,13 @@ class Context:
 class Draft:
     """Proposed tokens of every row, and the law they were drawn from.
 
-    ``tokens`` is (B, N) int64; only the first ``count`` (B,) of a row are meant. ``parents`` is ``None`` for a chain,
-    else (B, N) int64: the index of each node's parent among the nodes, -1 for a child of the pending token.
-    ``probs`` is ``None`` when the proposal is a deterministic function of the context (a one-hot law), else
-    (B, N, Vd) float: row ``i`` is *the very tensor* that token ``i`` was drawn from. When a draft vocabulary is
-    smaller than the target's, ``draft_to_target`` (Vd,) int64 maps its columns to target ids.
+    ``tokens`` is (B, N) int64; only the first ``count`` (B,) of a row are meant. ``parents`` is
+    ``None`` for a chain, else (B, N) int64: the index of each node's parent among the nodes, -1 for
+    a child of the pending token.
+    ``probs`` is ``None`` when the proposal is a deterministic function of the context (a one-hot
+    law), else (B, N, Vd) float: row ``i`` is *the very tensor* that token ``i`` was drawn from.
+    When a draft vocabulary is smaller than the target's, ``draft_to_target`` (Vd,) int64 maps its
+    columns to target ids.
     """
 
     tokens: Tensor  # (B, N)
@@ -62,10 +67,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What one target forward says about the pending token (node 0) and the N drafted nodes behind it.
+    """What one target forward says about the pending token (node 0) and the N drafted nodes behind
+    it.
 
-    ``logits`` is (B, N+1, V): row ``i`` judges the *children* of node ``i``. ``hidden`` maps each layer asked for to
-    the target's true states, (B, N+1, H).
+    ``logits`` is (B, N+1, V): row ``i`` judges the *children* of node ``i``. ``hidden`` maps each
+    layer asked for to the target's true states, (B, N+1, H).
     """
 
     logits: Tensor  # (B, N+1, V)
@@ -76,9 +82,9 @@ class Scores:
 class Verdict:
     """Which drafted nodes were accepted, and the one token that follows them.
 
-    ``path`` is (B, D) int64, the accepted draft nodes in order (entries at or beyond ``num_accepted`` are
-    meaningless); ``num_accepted`` is (B,) and ``next_token`` (B,): the *bonus* token when all drafted tokens of the
-    row were accepted, else the *recovered* one.
+    ``path`` is (B, D) int64, the accepted draft nodes in order (entries at or beyond
+    ``num_accepted`` are meaningless); ``num_accepted`` is (B,) and ``next_token`` (B,): the *bonus*
+    token when all drafted tokens of the row were accepted, else the *recovered* one.
     """
 
     path: Tensor  # (B, D)
@@ -87,16 +93,41 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What one step did, on the host: the unit that ``stream`` yields and ``Trace`` counts.
+class RowStep:
+    """What one step did to one row, on the host, after every cut (end token, stop, budget).
 
-    Per row: ``drafted`` the tokens that were verified, ``tokens`` the tokens committed after every cut (end token, stop,
-    budget), ``num_accepted`` how many of those were drafted. A row that was finished before the step has empty lists.
-    ``seconds`` holds the wall time of ``propose``, ``score``, ``verify`` and ``other``.
+    ``drafted`` are the tokens that were judged, ``tokens`` those committed: the first
+    ``num_accepted`` of them drafted, then at most one more. ``at`` is the engine time in seconds
+    since the request started when they were ready.
     """
 
-    drafted: list[list[int]]
-    tokens: list[list[int]]
-    num_accepted: list[int]
+    drafted: list[int]
+    tokens: list[int]
+    num_accepted: int
+    at: float
+
+    @property
+    def kinds(self) -> list[str]:
+        """``accepted`` for every drafted token, then ``bonus``, ``recovered`` or (nothing drafted)
+        ``plain``.
+        """
+        last = "recovered" if self.num_accepted < len(self.drafted) else "bonus"
+        last = last if self.drafted else "plain"
+        return ["accepted"] * self.num_accepted + [last] * (len(self.tokens) - self.num_accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did to every row: the unit that ``stream`` yields and ``Trace`` counts.
+
+    ``rows`` has ``None`` where a row was finished before; ``finish_reasons`` says per row ``None``
+    while it runs, else
+    ``eos``, ``length`` or ``stop``. ``seconds`` splits the engine's wall time: ``prefill`` (first
+    step only), ``propose``,
+    ``score``, ``verify`` and ``other``. On an accelerator the parts before ``verify`` are launch
+    times only.
+    """
+
+    rows: list[RowStep | None]
     finish_reasons: list[str | None]
     seconds: dict[str, float]

@@ -1,0 +1,1 @@
+"""The study room: theory, measurements, figures and widgets, above everything else."""

@@ -1,0 +1,165 @@
+"""Deliberately broken ways to speculate: what the lessons show, and what the exactness tests must
+catch.
+
+Each one is a mistake that somebody shipped or asked for. None is reachable by name from
+``generate``; hand the function over as ``verify`` to see the law that it really has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specdec_lab.decoding.randomness import Lane, Randomness
+from specdec_lab.decoding.records import Context, Draft, Scores, Verdict
+from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.decoding.verify import Rule, block, laws, prefix_weights, reject
+
+
+def soft_q_for_argmax(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """The ratio rule fed with the draft's softmax, although the drafted tokens were its argmax.
+
+    Made for drafts of ``ArgmaxOf``-like proposers: deterministic tokens, soft ``probs``.
+    """
+    return reject(context, draft, scores, sampling, randomness)
+
+
+def unlikely_token_dropped(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """Stops the draft in front of a sampled token that its own law found unlikely (below 0.3)."""
+    q = draft.probs.gather(2, draft.tokens[..., None]).squeeze(2)
+    confident = (q >= 0.3).long().cumprod(1).sum(1)
+    shorter = replace(draft, count=torch.minimum(draft.count, confident))
+    return reject(context, shorter, scores, sampling, randomness)
+
+
+def correction_from_target(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """The ratio rule, but a refused token is replaced by a draw from p instead of (p - q)+."""
+    verdict = reject(context, draft, scores, sampling, randomness)
+    target_probs, _ = laws(context, draft, scores, sampling)
+    return replace(verdict, next_token=_draw(target_probs, verdict, context, randomness))
+
+
+def residual_through_softmax(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """The ratio rule, but max(p - q, 0) goes through a softmax instead of being normalised."""
+    verdict = reject(context, draft, scores, sampling, randomness)
+    target_probs, draft_probs = laws(context, draft, scores, sampling)
+    wrong = (target_probs - draft_probs).clamp(min=0).softmax(-1)
+    bonus = (verdict.num_accepted == draft.count)[:, None, None]
+    wrong = torch.where(bonus, target_probs, wrong)
+    return replace(verdict, next_token=_draw(wrong, verdict, context, randomness))
+
+
+def block_stops_at_first_failure(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """Block verification that stops at the first failed coin instead of keeping the last
+    success.
+    """
+    impatient = _StopAtFirstFailure(randomness)
+    return block(context, draft, scores, sampling, impatient)
+
+
+def block_residual_unweighted(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """Block verification that corrects from (p - q)+ instead of (r p - q)+: almost right, and
+    wrong.
+    """
+    verdict = block(context, draft, scores, sampling, randomness)
+    target_probs, draft_probs = laws(context, draft, scores, sampling)
+    residual = (target_probs - draft_probs).clamp(min=0)
+    return replace(verdict, next_token=_draw(residual, verdict, context, randomness))
+
+
+def block_soft_residual_for_one_hot(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """Block verification of deterministic tokens, judged as one-hot but corrected with a soft q."""
+    one_hot = replace(draft, probs=None)
+    verdict = block(context, one_hot, scores, sampling, randomness)
+    target_probs, draft_probs = laws(context, draft, scores, sampling)
+    weights = prefix_weights(*laws(context, one_hot, scores, sampling), draft.tokens)
+    residual = (weights[..., None] * target_probs - draft_probs).clamp(min=0)
+    return replace(verdict, next_token=_draw(residual, verdict, context, randomness))
+
+
+def bonus_dropped(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """Ends a fully accepted step without its free token: the right law, at fewer tokens a step."""
+    verdict = reject(context, draft, scores, sampling, randomness)
+    full = (verdict.num_accepted == draft.count) & (draft.count > 0)
+    drafted = torch.cat([verdict.next_token[:, None], draft.tokens], 1)  # (B, N+1)
+    last = drafted.gather(1, draft.count[:, None]).squeeze(1)
+    return replace(
+        verdict,
+        num_accepted=torch.where(full, verdict.num_accepted - 1, verdict.num_accepted),
+        next_token=torch.where(full, last, verdict.next_token),
+    )
+
+
+def one_uniform_for_all(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """The ratio rule that looks at the same uniform number at every position of the draft."""
+    return reject(context, draft, scores, sampling, _SameCoin(randomness))
+
+
+BROKEN_RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (
+        soft_q_for_argmax,
+        unlikely_token_dropped,
+        correction_from_target,
+        residual_through_softmax,
+        block_stops_at_first_failure,
+        block_residual_unweighted,
+        block_soft_residual_for_one_hot,
+        bonus_dropped,
+        one_uniform_for_all,
+    )
+}
+NEED_ARGMAX_DRAFT = ("soft_q_for_argmax", "block_soft_residual_for_one_hot")
+
+
+def _draw(weights: Tensor, verdict: Verdict, context: Context, randomness: Randomness) -> Tensor:
+    """Replace the step's last draw by one from ``weights`` (B, N+1, V) at the place of the
+    verdict.
+    """
+    place = verdict.num_accepted[:, None, None].expand(-1, 1, weights.shape[-1])
+    chosen = weights.gather(1, place).squeeze(1)
+    fallback = torch.where(chosen.sum(-1, keepdim=True) > 0, chosen, torch.ones_like(chosen))
+    return randomness.draw(fallback, context.lengths, Lane.RECOVER, offset=1)
+
+
+class _StopAtFirstFailure:
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
+        self.draw = randomness.draw
+
+    def coin(
+        self, probability: Tensor, position: Tensor, lane: Lane, offset: Tensor | int = 0
+    ) -> Tensor:
+        coins = self._randomness.coin(probability, position, lane, offset)
+        return coins.long().cumprod(1).bool()
+
+
+class _SameCoin:
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
+        self.draw = randomness.draw
+
+    def coin(
+        self, probability: Tensor, position: Tensor, lane: Lane, offset: Tensor | int = 0
+    ) -> Tensor:
+        return self._randomness.coin(probability, position, lane, 0)

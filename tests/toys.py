@@ -1,0 +1,187 @@
+"""A toy target whose law is a table, and drafts of every shape: small enough to enumerate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from specdec_lab.decoding.randomness import Lane, Randomness
+from specdec_lab.decoding.records import Context, Draft, Scores
+from specdec_lab.decoding.sampling import Sampling
+
+Law = Callable[[tuple[int, ...]], list[float]]
+SHAPES = ("dense", "sparse", "disjoint", "equal", "one_hot", "zeros")
+
+
+class ToyCache:
+    """Remembers the tokens it was fed, so that a wrong `keep` shows up in the law."""
+
+    def __init__(self, batch_size: int, max_length: int) -> None:
+        self.tokens = torch.full((batch_size, max_length), -1)
+        self.lengths = torch.zeros(batch_size, dtype=torch.long)
+
+    def settle(self, max_length: int) -> None:
+        assert max_length <= self.tokens.shape[1] + 1
+
+
+class ToyTarget:
+    """A target whose next-token law is `law(tokens so far)`; its context comes from its cache
+    alone.
+    """
+
+    tokenizer = None
+    device = torch.device("cpu")
+    dtype = torch.float64
+
+    def __init__(
+        self, law: Law, vocab_size: int, eos_ids: Sequence[int] = (), max_context: int = 64
+    ) -> None:
+        self.law, self.vocab_size, self.eos_ids = law, vocab_size, tuple(eos_ids)
+        self.max_context = max_context
+        self.num_forwards = 0
+        self._known: dict[tuple[int, ...], Tensor] = {}
+
+    def start(self, batch_size: int, max_length: int) -> ToyCache:
+        return ToyCache(batch_size, max_length)
+
+    def prefill(
+        self, cache: ToyCache, tokens: Tensor, counts: Tensor, hidden_layers: tuple = ()
+    ) -> dict:
+        cache.tokens[:, : tokens.shape[1]] = tokens
+        cache.lengths = counts.clone()
+        return {}
+
+    def score(
+        self, cache: ToyCache, pending: Tensor, draft: Draft, hidden_layers: tuple = ()
+    ) -> Scores:
+        self.num_forwards += 1
+        nodes = torch.cat([pending[:, None], draft.tokens], 1)  # (B, N+1)
+        rows = []
+        for b, row in enumerate(nodes.tolist()):
+            length = int(cache.lengths[b])
+            before = tuple(cache.tokens[b, :length].tolist())
+            cache.tokens[b, length : length + len(row)] = nodes[b]
+            rows.append([self._logits((*before, *row[: i + 1])) for i in range(len(row))])
+        return Scores(torch.stack([torch.stack(row) for row in rows]))
+
+    def keep(self, cache: ToyCache, path: Tensor | None, counts: Tensor) -> None:
+        assert path is None
+        cache.lengths = cache.lengths + counts
+
+    def _logits(self, context: tuple[int, ...]) -> Tensor:
+        if context not in self._known:
+            self._known[context] = torch.tensor(self.law(context), dtype=torch.float64).log()
+        return self._known[context]
+
+
+class ToyDrafter:
+    """Draws a chain from `law`, as a draft model would; or takes its argmax, with or without the
+    law.
+    """
+
+    def __init__(self, law: Law, argmax: bool = False, tell_law: bool = True) -> None:
+        self.law, self.argmax, self.tell_law = law, argmax, tell_law
+
+    def propose(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        drafts = [self._row(context, b, k, randomness) for b in range(len(context.lengths))]
+        tokens = torch.tensor([tokens for tokens, _ in drafts])
+        probs = torch.stack([torch.stack(probs) for _, probs in drafts]) if self.tell_law else None
+        return Draft(tokens, torch.full((len(drafts),), k), probs=probs)
+
+    def _row(
+        self, context: Context, b: int, k: int, randomness: Randomness
+    ) -> tuple[list[int], list[Tensor]]:
+        length = context.lengths[b]
+        seen = tuple(context.tokens[b, :length].tolist())
+        tokens, probs = [], []
+        for place in range(k):
+            law = torch.tensor(self.law((*seen, *tokens)), dtype=torch.float64)
+            drawn = law.argmax() if self.argmax else self._draw(law, length, place, randomness)
+            tokens.append(int(drawn))
+            probs.append(law)
+        return tokens, probs
+
+    def _draw(self, law: Tensor, length: Tensor, place: int, randomness: Randomness) -> Tensor:
+        return randomness.draw(law[None], length[None], Lane.DRAFT, place)[0]
+
+
+class Scripted:
+    """Proposes what a function of the tokens so far says, one-hot; remembers every k it was
+    given.
+    """
+
+    def __init__(self, script: Callable[[list[int]], list[int]]) -> None:
+        self.script, self.asked = script, []
+
+    def propose(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        self.asked.append(k)
+        seen = zip(context.tokens.tolist(), context.lengths.tolist(), strict=True)
+        drafts = [self.script(tokens[:length])[:k] for tokens, length in seen]
+        width = max(map(len, drafts), default=0)
+        tokens = torch.tensor([d + [0] * (width - len(d)) for d in drafts]).reshape(-1, width)
+        return Draft(tokens.long(), torch.tensor([len(d) for d in drafts]))
+
+
+def random_law(seed: int, vocab_size: int, zeros: int = 0) -> Law:
+    """A law drawn at random for every context; `zeros` entries of each have no mass."""
+
+    @cache
+    def law(context: tuple[int, ...]) -> list[float]:
+        generator = torch.Generator().manual_seed(hash((seed, *context)) % 2**62)
+        weights = torch.rand(vocab_size, generator=generator, dtype=torch.float64) ** 2 + 0.02
+        weights[torch.randperm(vocab_size, generator=generator)[:zeros]] = 0
+        return (weights / weights.sum()).tolist()
+
+    return law
+
+
+def pair_of_laws(shape: str, seed: int, vocab_size: int) -> tuple[Law, Law]:
+    """Target and draft law of one of the SHAPES."""
+    target, draft = random_law(seed, vocab_size), random_law(seed + 1, vocab_size)
+    few = random_law(seed, vocab_size, zeros=1)
+    if shape == "dense":
+        return target, draft
+    if shape == "sparse":
+        return few, random_law(seed + 1, vocab_size, zeros=1)
+    if shape == "disjoint":
+        return (lambda c: _half(target(c), 0)), (lambda c: _half(draft(c), 1))
+    if shape == "equal":
+        return target, target
+    if shape == "one_hot":
+        return target, random_law(seed + 1, vocab_size, zeros=vocab_size - 1)
+    return few, draft  # "zeros": the draft proposes what the target never says
+
+
+def _half(law: list[float], which: int) -> list[float]:
+    kept = [p if (i % 2 == which) else 0.0 for i, p in enumerate(law)]
+    return [p / sum(kept) for p in kept]
+
+
+def sequence_law(
+    law: Law, prompt: tuple[int, ...], max_new: int, eos_ids: Sequence[int] = ()
+) -> dict[tuple[int, ...], float]:
+    """The target's own law over outputs of at most `max_new` tokens, cut after an end token."""
+    finished: dict[tuple[int, ...], float] = {}
+    growing = {(): 1.0}
+    for _ in range(max_new):
+        grown = {
+            (*output, token): weight * p
+            for output, weight in growing.items()
+            for token, p in enumerate(law((*prompt, *output)))
+            if p > 0
+        }
+        finished |= {out: w for out, w in grown.items() if out[-1] in eos_ids}
+        growing = {out: w for out, w in grown.items() if out[-1] not in eos_ids}
+    return finished | growing
+
+
+def total_variation(one: dict, other: dict) -> float:
+    """Half the sum of absolute differences between two laws."""
+    return sum(abs(one.get(x, 0.0) - other.get(x, 0.0)) for x in one.keys() | other.keys()) / 2
