@@ -119,7 +119,7 @@ def make_venv():
 
 def wheel_folders(find_links):
     """The folders in the value of PIP_FIND_LINKS that hold a torch wheel."""
-    folders = [Path(word.removeprefix("file://")) for word in find_links.split()]
+    folders = [Path(word.replace("file://", "", 1)) for word in find_links.split()]
     return [folder for folder in folders if any(folder.glob("torch-*.whl"))]
 
 
