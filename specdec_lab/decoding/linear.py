@@ -1,8 +1,9 @@
 """Matrix products for few rows: prepacked for oneDNN on the CPU in float32, plain everywhere else.
 
-Speculative decoding lives off scoring five rows for little more than the price of one. PyTorch's stock float32
-product does not give that on a CPU; weights packed once for oneDNN do. The two operators are private to torch (they are what
-its own compiler emits when it freezes a model for the CPU), so they are probed once and never required.
+Speculative decoding lives off scoring five rows for little more than the price of one. PyTorch's
+stock float32 product does not give that on a CPU; weights packed once for oneDNN do. The two
+operators are private to torch (they are what its own compiler emits when it freezes a model for the
+CPU), so they are probed once and never required.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ def _packed_product(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class PackedLinear(nn.Module):
-    """The fast copy of an ``nn.Linear`` for inference: same product, no gradient, weights not held twice.
+    """The fast copy of an ``nn.Linear`` for inference: same product, no gradient, weights not held
+    twice.
 
-    On the CPU in float32 the weight is packed (or, where torch lacks the operators, multiplied as ``W @ x.T`` for two
-    rows and more); on other devices and in other precisions it is an ordinary product.
+    On the CPU in float32 the weight is packed (or, where torch lacks the operators, multiplied as
+    ``W @ x.T`` for two rows and more); on other devices and in other precisions it is an ordinary
+    product.
     """
 
     def __init__(self, linear: nn.Linear) -> None:

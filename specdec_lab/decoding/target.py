@@ -1,7 +1,9 @@
-"""Target: the model whose law is sampled. It reads prompts, scores drafts and hands out hidden states.
+"""Target: the model whose law is sampled. It reads prompts, scores drafts and hands out hidden
+states.
 
-A target holds nothing but weights and its tokenizer; what it has read lies in an explicit ``KVCache``, so several
-streams may interleave. No method here reads the device: the whole step runs with every tensor on device ``meta``.
+A target holds nothing but weights and its tokenizer; what it has read lies in an explicit
+``KVCache``, so several streams may interleave. No method here reads the device: the whole step runs
+with every tensor on device ``meta``.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ PREFILL_BLOCK = 128  # tokens of a prompt that one forward reads
 class Target:
     """A decoder ready for inference, with the numbers and the tokenizer that the loop needs.
 
-    ``max_context`` is the number of positions it may use; ``eos_ids`` may be empty; ``tokenizer`` is None for a random model.
+    ``max_context`` is the number of positions it may use; ``eos_ids`` may be empty; ``tokenizer``
+    is None for a random model.
     """
 
     def __init__(
@@ -65,9 +68,11 @@ class Target:
     def prefill(
         self, cache: KVCache, tokens: Tensor, counts: Tensor, hidden_layers: Sequence[int] = ()
     ) -> dict[int, Tensor]:
-        """Read ``tokens[b, :counts[b]]`` (B, P) into slots 0.. of a cache, in blocks of fixed size, without the head.
+        """Read ``tokens[b, :counts[b]]`` (B, P) into slots 0.. of a cache, in blocks of fixed size,
+        without the head.
 
-        Returns the states of the layers asked for, each (B, P, H); a row's states at or beyond its count mean nothing.
+        Returns the states of the layers asked for, each (B, P, H); a row's states at or beyond its
+        count mean nothing.
         """
         width = tokens.shape[1]
         real = torch.arange(width, device=tokens.device) < counts[:, None]  # (B, P)
@@ -90,10 +95,11 @@ class Target:
     def score(
         self, cache: KVCache, pending: Tensor, draft: Draft, hidden_layers: Sequence[int] = ()
     ) -> Scores:
-        """One forward over the pending token (B,) and the N drafted behind it; lengths are left alone.
+        """One forward over the pending token (B,) and the N drafted behind it; lengths are left
+        alone.
 
-        Row ``b`` of the result judges the children of its nodes 0..count[b]; what stands beyond means nothing. Raises
-        ``ValueError`` for a tree.
+        Row ``b`` of the result judges the children of its nodes 0..count[b]; what stands beyond
+        means nothing. Raises ``ValueError`` for a tree.
         """
         if draft.parents is not None:
             raise ValueError("Only chains can be scored for now: pass a draft with parents=None.")
@@ -104,11 +110,15 @@ class Target:
         return Scores(logits=self.model.head(states), hidden=hidden)
 
     def keep(self, cache: KVCache, path: Tensor | None, counts: Tensor) -> None:
-        """Commit ``counts`` (B,) of the nodes just scored, the pending one included; ``path`` is None for a chain."""
+        """Commit ``counts`` (B,) of the nodes just scored, the pending one included; ``path`` is
+        None for a chain.
+        """
         cache.keep(path, counts)
 
     def encode_chat(self, text: str, prefix: str = "", system: str | None = None) -> list[int]:
-        """Ids of a user's message in the chat template, up to where the answer begins with ``prefix``."""
+        """Ids of a user's message in the chat template, up to where the answer begins with
+        ``prefix``.
+        """
         return chat_ids(self._require_tokenizer(), text, prefix, system)
 
     def encode(self, text: str) -> list[int]:

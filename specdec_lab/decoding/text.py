@@ -17,10 +17,11 @@ class Tokenizer(Protocol):
 
 
 def chat_ids(tokenizer, text: str, prefix: str = "", system: str | None = None) -> list[int]:
-    """Ids of ``text`` as a user's message; the chat template is applied once, and nothing else adds a special token.
+    """Ids of ``text`` as a user's message; the chat template is applied once, and nothing else adds
+    a special token.
 
-    ``prefix`` is the beginning of the answer, put into the model's mouth; ``system`` replaces the template's own
-    system message. Raises ``ValueError`` when the tokenizer has no chat template.
+    ``prefix`` is the beginning of the answer, put into the model's mouth; ``system`` replaces the
+    template's own system message. Raises ``ValueError`` when the tokenizer has no chat template.
     """
     if not tokenizer.chat_template:
         raise ValueError("This model has no chat template: encode plain text instead.")
@@ -40,8 +41,8 @@ def _text(tokenizer: Tokenizer, ids: Sequence[int], special: bool) -> str:
 class Detokenizer:
     """Turns ids into text as they come, one row; never emits a part of a character.
 
-    Byte-level tokenizers may split a letter over tokens: such text is held back until it is whole. All pieces together,
-    with that of ``finish``, are the decoded text of all ids.
+    Byte-level tokenizers may split a letter over tokens: such text is held back until it is whole.
+    All pieces together, with that of ``finish``, are the decoded text of all ids.
     """
 
     def __init__(self, tokenizer: Tokenizer, special: bool = False) -> None:
@@ -75,8 +76,9 @@ class Detokenizer:
 class StopStrings:
     """A ``stop(ids, new)`` for ``generate`` that ends a row at the earliest of some strings.
 
-    ``ids`` are all generated ids of the row and ``new`` of them came in the last step. The result is how many ids to keep,
-    cut behind the token that completes the stop string, or None. A string may span steps; it can't begin in the prompt.
+    ``ids`` are all generated ids of the row and ``new`` of them came in the last step. The result
+    is how many ids to keep, cut behind the token that completes the stop string, or None. A string
+    may span steps; it can't begin in the prompt.
     """
 
     def __init__(self, tokenizer: Tokenizer, strings: Sequence[str]) -> None:
@@ -84,7 +86,8 @@ class StopStrings:
             raise ValueError("Stop strings must be a list of non-empty strings.")
         self.tokenizer = tokenizer
         self.strings = tuple(strings)
-        # A token is at least one byte; a few more ids keep the spacing at the window's border right.
+        # A token is at least one byte; a few more ids keep the spacing at the window's border
+        # right.
         self.reach = max((len(s.encode()) for s in self.strings), default=0) + 4
 
     def __call__(self, ids: Sequence[int], new: int) -> int | None:

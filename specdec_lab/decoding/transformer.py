@@ -1,11 +1,13 @@
 """The one decoder: targets, draft models and drafting heads are all made of these layers.
 
-Llama's shape and its kin: RMSNorm, rotary positions, grouped-query attention, gated MLP; optional biases (qwen2) and
-query/key norms (qwen3). Parameters are ordinary and trainable; ``pack()`` gives the fast copy for inference.
+Llama's shape and its kin: RMSNorm, rotary positions, grouped-query attention, gated MLP; optional
+biases (qwen2) and query/key norms (qwen3). Parameters are ordinary and trainable; ``pack()`` gives
+the fast copy for inference.
 
-Rows are bit-identical on the CPU. A token's logits must not depend on how many other tokens were scored with it, or a
-speculative run could not equal the plain one. Packed products and norms have that property; torch's CPU attention gets it
-when query rows are padded to whole tiles, keys to whole blocks (see ``cache.KEY_BLOCK``), and a mask is always passed.
+Rows are bit-identical on the CPU. A token's logits must not depend on how many other tokens were
+scored with it, or a speculative run could not equal the plain one. Packed products and norms have
+that property; torch's CPU attention gets it when query rows are padded to whole tiles, keys to
+whole blocks (see ``cache.KEY_BLOCK``), and a mask is always passed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ QUERY_TILE = 32  # rows that torch's CPU attention works on at a time
 
 @dataclass(frozen=True)
 class Architecture:
-    """The numbers that define a decoder. ``inv_freq`` and ``rope_scale`` define its rotary positions."""
+    """The numbers that define a decoder. ``inv_freq`` and ``rope_scale`` define its rotary
+    positions.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -87,7 +91,9 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(arch.head_dim, arch.norm_eps) if arch.qk_norm else None
 
     def forward(self, x: Tensor, layout: Layout, layer: int) -> Tensor:
-        """(B, N, hidden) to (B, N, hidden); writes this layer's keys and values when the layout has a cache."""
+        """(B, N, hidden) to (B, N, hidden); writes this layer's keys and values when the layout has
+        a cache.
+        """
         batch_size, num_nodes, _ = x.shape
         qkv = self.qkv(x).view(batch_size, num_nodes, -1, self.head_dim)
         turned, values = qkv.split((self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=2)
@@ -105,7 +111,9 @@ class Attention(nn.Module):
         return self.output(seen)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Fold the heads of a group into the row axis, pad the rows as the mask is padded, attend, unfold."""
+        """Fold the heads of a group into the row axis, pad the rows as the mask is padded, attend,
+        unfold.
+        """
         batch_size, num_nodes = queries.shape[:2]
         group = self.num_heads // self.num_kv_heads
         rows = num_nodes * group
@@ -117,7 +125,7 @@ class Attention(nn.Module):
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn (B, N, heads, head_dim) by its positions; ``sin`` carries the sign of the rotated half."""
+    """Turn (B, N, heads, head_dim) by its positions; ``sin`` carries the rotated half's sign."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
 
 
@@ -179,10 +187,12 @@ class Transformer(nn.Module):
     def forward(
         self, tokens: Tensor, cache: KVCache | None = None, hidden_layers: Sequence[int] = ()
     ) -> tuple[Tensor, dict[int, Tensor]]:
-        """Read a chain of tokens (B, N) behind what the cache holds; without a cache, a whole text from position 0.
+        """Read a chain of tokens (B, N) behind what the cache holds; without a cache, a whole text
+        from position 0.
 
-        Returns the states after the final norm, (B, N, hidden), which ``head`` turns into logits, and the layers asked
-        for: ``i`` is the stream entering layer ``i``, ``num_layers`` the states after the final norm.
+        Returns the states after the final norm, (B, N, hidden), which ``head`` turns into logits,
+        and the layers asked for: ``i`` is the stream entering layer ``i``, ``num_layers`` the
+        states after the final norm.
         """
         x = self.embed(tokens)  # (B, N, hidden)
         layout = chain_layout(self.arch, x, cache)
@@ -197,7 +207,9 @@ class Transformer(nn.Module):
         return x, hidden
 
     def pack(self) -> Transformer:
-        """The fast copy for inference: products packed, everything else shared with this module, no gradients."""
+        """The fast copy for inference: products packed, everything else shared with this module, no
+        gradients.
+        """
         shared = {id(p): p for p in self.parameters()}
         fast = copy.deepcopy(self, shared)
         for module in list(fast.modules()):
@@ -208,7 +220,9 @@ class Transformer(nn.Module):
 
 
 def chain_layout(arch: Architecture, x: Tensor, cache: KVCache | None = None) -> Layout:
-    """Positions, places and mask for a chain of nodes ``x`` (B, N, hidden) behind the committed entries of ``cache``."""
+    """Positions, places and mask for a chain of nodes ``x`` (B, N, hidden) behind the committed
+    entries of ``cache``.
+    """
     batch_size, num_nodes, _ = x.shape
     steps = torch.arange(num_nodes, device=x.device)
     if cache is None:
@@ -222,7 +236,9 @@ def chain_layout(arch: Architecture, x: Tensor, cache: KVCache | None = None) ->
 
 
 def _rotary(arch: Architecture, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin of every position, (B, N, 1, head_dim); angles in float32, as the models were trained."""
+    """cos and sin of every position, (B, N, 1, head_dim); angles in float32, as the models were
+    trained.
+    """
     angles = positions[:, :, None, None].float() * _frequencies(arch.inv_freq, positions.device)
     cos, sin = angles.cos() * arch.rope_scale, angles.sin() * arch.rope_scale
     return torch.cat((cos, cos), -1).to(dtype), torch.cat((-sin, sin), -1).to(dtype)
@@ -230,12 +246,16 @@ def _rotary(arch: Architecture, positions: Tensor, dtype: torch.dtype) -> tuple[
 
 @lru_cache(maxsize=8)
 def _frequencies(inv_freq: tuple[float, ...], device: torch.device) -> Tensor:
-    """(head_dim / 2,), moved to the device once; no buffer, so that a model cast to bf16 keeps them whole."""
+    """(head_dim / 2,), moved to the device once; no buffer, so that a model cast to bf16 keeps them
+    whole.
+    """
     return torch.tensor(inv_freq, device=device)
 
 
 def _fold_mask(visible: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-    """(B, N, keys) bool to an additive mask (B, 1, rows, keys), one row per node and head of a group."""
+    """(B, N, keys) bool to an additive mask (B, 1, rows, keys), one row per node and head of a
+    group.
+    """
     mask = torch.zeros((), dtype=dtype, device=visible.device)
     mask = torch.where(visible, mask, -torch.inf)
     mask = mask.repeat_interleave(group, dim=1)[:, None]
