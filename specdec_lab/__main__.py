@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specdec_lab.decoding.trace import Trace
     from specdec_lab.proposers.base import Proposer
 
+PROGRAM = "python -m specdec_lab"
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
     ("num_forwards", "d", "forward passes of the model"),
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
-        print(f"specdec_lab {args.command}: {error}", file=sys.stderr)
+        print(f"{PROGRAM} {args.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -63,7 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="python -m specdec_lab",
+        prog=PROGRAM,
         description="A laboratory of speculative decoding: a real model, faster, the same law.",
     )
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -99,10 +100,8 @@ def _declare_prompt(group: argparse._ArgumentGroup) -> None:
     source = group.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompt", metavar="TEXT", help="what to ask; - reads it from stdin")
     source.add_argument("--prompt-file", metavar="PATH", help="a file that holds the prompt")
-    group.add_argument(
-        "--system", metavar="TEXT", help="the system message; the model's own if out"
-    )
-    group.add_argument("--prefix", metavar="TEXT", default="", help="how the answer must begin")
+    group.add_argument("--system", metavar="TEXT", help="a system message of your own")
+    group.add_argument("--prefix", metavar="TEXT", default="", help="how the answer begins")
 
 
 def _declare_speculation(group: argparse._ArgumentGroup) -> None:
@@ -157,6 +156,8 @@ def _read_prompt(args: argparse.Namespace) -> str:
             text = sys.stdin.read()
     except UnicodeDecodeError as error:
         raise ValueError(f"the prompt is no UTF-8 text ({error}); convert it first") from error
+    except OSError as error:
+        raise OSError(f"{args.prompt_file} cannot be read ({error.strerror})") from error
     if not text.strip():
         raise ValueError("the prompt is empty; ask something")
     return text.rstrip("\n")

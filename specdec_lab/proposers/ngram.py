@@ -14,7 +14,7 @@ from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.proposers.base import Proposer, whole_number
 
-MIN_N, MAX_N = 1, 3  # the bounds when the caller names none
+MIN_N, MAX_N = 2, 4  # when the caller names none; a single token matches too often by chance
 OCCURRENCES = ("last", "first", "most_frequent")
 
 
@@ -28,7 +28,7 @@ class NGram(Proposer):
 
     The draft is the ``min(k, what exists)`` tokens behind that place, nothing if no place exists;
     nothing is made up. So where the text repeats with a period p < k, ``last`` drafts only the p
-    tokens up to the end, while ``first`` goes back to the begin of the repetition and drafts all
+    tokens up to the end, while ``first`` goes back to where the repetition began and drafts all
     k. End tokens are ordinary here: the decoding loop cuts behind them, for every proposer.
 
     A bound left out takes its default, moved as far as the other bound demands. Raises ValueError
