@@ -47,6 +47,7 @@ def arguments(port: int) -> list[str]:
         "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.port={port}",
         "--ServerApp.port_retries=0",
+        "--Application.log_level=WARN",
         f"--ServerApp.root_dir={ROOT}",
         f"--LabApp.default_url={FIRST_PAGE}",
         f"--LabApp.app_settings_dir={SETTINGS}",
@@ -60,16 +61,15 @@ def main() -> int:
     """Says where the lab is and becomes JupyterLab."""
     port, token = free_port(), os.environ.get("JUPYTER_TOKEN") or secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyterlab", *arguments(port)]
-    print(f"JupyterLab starts at http://127.0.0.1:{port}{FIRST_PAGE}?token={token}")
+    print("JupyterLab starts; in a few seconds it answers at this address:\n")
+    print(f"    http://127.0.0.1:{port}{FIRST_PAGE}?token={token}\n")
     if has_browser():
-        print("Your browser opens by itself. Ctrl-C here stops the lab.", flush=True)
+        print("Your browser opens by itself.")
     else:
         command.append("--no-browser")
-        print(
-            "No browser can open here: copy the address into one. From another computer, first "
-            f"run: ssh -L {port}:127.0.0.1:{port} THIS-MACHINE. Ctrl-C here stops the lab.",
-            flush=True,
-        )
+        print("No browser can open here: copy the address into one. On another computer, first run")
+        print(f"there: ssh -L {port}:127.0.0.1:{port} NAME-OF-THIS-MACHINE")
+    print("Press Ctrl-C twice here to stop the lab.", flush=True)
     os.chdir(ROOT)
     os.execve(sys.executable, command, os.environ | {"JUPYTER_TOKEN": token})
 
