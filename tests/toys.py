@@ -11,6 +11,8 @@ from torch import Tensor
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft, Scores
 from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.decoding.target import Target
+from specdec_lab.decoding.transformer import Architecture, Transformer
 
 Law = Callable[[tuple[int, ...]], list[float]]
 SHAPES = ("dense", "sparse", "disjoint", "equal", "one_hot", "zeros")
@@ -185,3 +187,28 @@ def sequence_law(
 def total_variation(one: dict, other: dict) -> float:
     """Half the sum of absolute differences between two laws."""
     return sum(abs(one.get(x, 0.0) - other.get(x, 0.0)) for x in one.keys() | other.keys()) / 2
+
+
+def random_target(
+    seed: int = 0,
+    vocab_size: int = 32,
+    dtype: torch.dtype = torch.float64,
+    eos_ids: Sequence[int] = (),
+    max_context: int = 96,
+) -> Target:
+    """A real, tiny decoder with random weights."""
+    torch.manual_seed(seed)
+    arch = Architecture(
+        vocab_size=vocab_size,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=8,
+        mlp_size=48,
+        inv_freq=tuple(10000 ** (-i / 4) for i in range(4)),
+    )
+    model = Transformer(arch)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4) if parameter.ndim > 1 else None
+    return Target(model.to(dtype), max_context=max_context, eos_ids=eos_ids)

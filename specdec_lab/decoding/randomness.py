@@ -93,7 +93,8 @@ class CounterRandomness:
         """Multiples of 2**-52 in [0, 1), float64, in the shape of ``position`` (B, ...)."""
         rows = self._rows.view(-1, *[1] * (position.ndim - 1))
         bits = _mix(rows + position * _INCREMENT)
-        bits = _mix(bits + (offset * len(Lane) + int(lane) + 1) * _INCREMENT)
+        channel = torch.zeros_like(position) + (offset * len(Lane) + int(lane) + 1)
+        bits = _mix(bits + channel * _INCREMENT)
         return _shift_right(bits, 12).double() * 2.0**-52
 
     def coin(

@@ -15,7 +15,7 @@ from torch import Tensor
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft, Scores, Verdict
 from specdec_lab.decoding.sampling import Sampling
-from specdec_lab.decoding.verify import Rule, block, laws, prefix_weights, reject
+from specdec_lab.decoding.verify import Rule, block, laws, match, prefix_weights, reject
 
 
 def soft_q_for_argmax(
@@ -93,6 +93,17 @@ def block_soft_residual_for_one_hot(
     return replace(verdict, next_token=_draw(residual, verdict, context, randomness))
 
 
+def fresh_draw_after_mismatch(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """Sample-and-match that throws the mismatching draw away and draws from p once more."""
+    verdict = match(context, draft, scores, sampling, randomness)
+    target_probs, _ = laws(context, draft, scores, sampling)
+    refused = verdict.num_accepted < draft.count
+    again = _draw(target_probs, verdict, context, randomness)
+    return replace(verdict, next_token=torch.where(refused, again, verdict.next_token))
+
+
 def bonus_dropped(
     context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
 ) -> Verdict:
@@ -125,6 +136,7 @@ BROKEN_RULES: dict[str, Rule] = {
         block_stops_at_first_failure,
         block_residual_unweighted,
         block_soft_residual_for_one_hot,
+        fresh_draw_after_mismatch,
         bonus_dropped,
         one_uniform_for_all,
     )
