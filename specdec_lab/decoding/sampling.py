@@ -182,12 +182,14 @@ def _penalised(logits: Tensor, history: History, sampling: Sampling) -> Tensor:
 def _keep_top(probs: Tensor, top_k: int | None, top_p: float) -> Tensor:
     """Zero all but the top-k / top-p tokens: never an empty set, ties to the lowest id."""
     ordered, order = probs.sort(dim=-1, descending=True, stable=True)
-    before = ordered.cumsum(-1).roll(1, -1)
-    before[..., 0] = 0  # mass of the tokens in front of each
-    drop = before >= top_p if top_p < 1 else torch.zeros_like(before, dtype=torch.bool)
     if top_k is not None:
-        drop[..., top_k:] = True
-    return torch.zeros_like(probs).scatter(-1, order, ordered.masked_fill(drop, 0))
+        ordered = ordered[..., :top_k] / ordered[..., :top_k].sum(-1, keepdim=True)
+        order = order[..., :top_k]
+    if top_p < 1:
+        before = ordered.cumsum(-1).roll(1, -1)  # mass in front of each token
+        before[..., 0] = 0
+        ordered = ordered.masked_fill(before >= top_p, 0)
+    return torch.zeros_like(probs).scatter(-1, order, ordered)
 
 
 def _is_number(value: object) -> bool:
