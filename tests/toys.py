@@ -90,26 +90,22 @@ class ToyDrafter:
     def propose(
         self, context: Context, k: int, sampling: Sampling, randomness: Randomness
     ) -> Draft:
-        drafts = [self._row(context, b, k, randomness) for b in range(len(context.lengths))]
-        tokens = torch.tensor([tokens for tokens, _ in drafts])
-        probs = torch.stack([torch.stack(probs) for _, probs in drafts]) if self.tell_law else None
-        return Draft(tokens, torch.full((len(drafts),), k), probs=probs)
-
-    def _row(
-        self, context: Context, b: int, k: int, randomness: Randomness
-    ) -> tuple[list[int], list[Tensor]]:
-        length = context.lengths[b]
-        seen = tuple(context.tokens[b, :length].tolist())
-        tokens, probs = [], []
+        pairs = zip(context.tokens.tolist(), context.lengths.tolist(), strict=True)
+        rows = [tokens[:length] for tokens, length in pairs]
+        probs = []
         for place in range(k):
-            law = torch.tensor(self.law((*seen, *tokens)), dtype=torch.float64)
-            drawn = law.argmax() if self.argmax else self._draw(law, length, place, randomness)
-            tokens.append(int(drawn))
-            probs.append(law)
-        return tokens, probs
-
-    def _draw(self, law: Tensor, length: Tensor, place: int, randomness: Randomness) -> Tensor:
-        return randomness.draw(law[None], length[None], Lane.DRAFT, place)[0]
+            laws = torch.tensor([self.law(tuple(row)) for row in rows], dtype=torch.float64)
+            drawn = laws.argmax(1)
+            if not self.argmax:
+                drawn = randomness.draw(laws, context.lengths, Lane.DRAFT, place)
+            rows = [[*row, token] for row, token in zip(rows, drawn.tolist(), strict=True)]
+            probs.append(laws)
+        tokens = torch.tensor([row[len(row) - k :] for row in rows])
+        return Draft(
+            tokens,
+            torch.full((len(rows),), k),
+            probs=torch.stack(probs, 1) if self.tell_law else None,
+        )
 
 
 class Scripted:
@@ -127,7 +123,7 @@ class Scripted:
         seen = zip(context.tokens.tolist(), context.lengths.tolist(), strict=True)
         drafts = [self.script(tokens[:length])[:k] for tokens, length in seen]
         width = max(map(len, drafts), default=0)
-        tokens = torch.tensor([d + [0] * (width - len(d)) for d in drafts]).reshape(-1, width)
+        tokens = torch.tensor([d + [0] * (width - len(d)) for d in drafts]).view(len(drafts), width)
         return Draft(tokens.long(), torch.tensor([len(d) for d in drafts]))
 
 
@@ -195,6 +191,7 @@ def random_target(
     dtype: torch.dtype = torch.float64,
     eos_ids: Sequence[int] = (),
     max_context: int = 96,
+    device: str = "cpu",
 ) -> Target:
     """A real, tiny decoder with random weights."""
     torch.manual_seed(seed)
@@ -211,4 +208,4 @@ def random_target(
     model = Transformer(arch)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4) if parameter.ndim > 1 else None
-    return Target(model.to(dtype), max_context=max_context, eos_ids=eos_ids)
+    return Target(model.to(device, dtype), max_context=max_context, eos_ids=eos_ids)
