@@ -105,8 +105,11 @@ def kernel_environment(ipython_folder: str) -> dict[str, str]:
     }
 
 
-def execute(path: Path, cwd: Path = NOTEBOOKS) -> Execution:
-    """Runs a notebook from top to bottom; raises NotebookError when a cell raises or hangs."""
+def execute(path: Path, cwd: Path = NOTEBOOKS, output: str | None = None) -> Execution:
+    """Runs a notebook from top to bottom; raises NotebookError when a cell raises or hangs.
+
+    Its figures and recordings go into the project, or into the folder ``output``.
+    """
     notebook = nbformat.read(path, as_version=4)
     started, seconds = {}, {}
 
@@ -128,7 +131,10 @@ def execute(path: Path, cwd: Path = NOTEBOOKS) -> Execution:
     )
     try:
         with tempfile.TemporaryDirectory(prefix="ipython") as ipython_folder:
-            client.execute(env=kernel_environment(ipython_folder))
+            env = kernel_environment(ipython_folder)
+            if output is not None:
+                env["SPECDEC_LAB_OUTPUT"] = output
+            client.execute(env=env)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise NotebookError(f"{path.name} does not run to its end: {error}") from error
     nbformat.validate(notebook)
@@ -265,7 +271,8 @@ def lines(output: NotebookNode) -> list[str]:
 
 def check(path: Path) -> tuple[Execution, list[str]]:
     """Executes a notebook; returns the run and everything that is not as stored."""
-    run = execute(path)
+    with tempfile.TemporaryDirectory(prefix="figures") as output:  # the working tree stays clean
+        run = execute(path, output=output)
     stored = nbformat.read(path, as_version=4)
     normalise(stored)
     found = [text for text in run.complaints if "writes to stderr" not in text]

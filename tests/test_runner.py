@@ -74,6 +74,17 @@ def test_writing_stores_a_normal_form_and_checking_finds_a_change(tmp_path, monk
     assert "+42" in found[0]
 
 
+@pytest.mark.notebook
+def test_checking_sends_figures_and_recordings_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "NOTEBOOKS", tmp_path)
+    path = save(tmp_path, "import os\nprint('SPECDEC_LAB_OUTPUT' in os.environ)")
+    assert runner.write(path)[1] == []
+    _, found = runner.check(path)
+    assert len(found) == 1
+    assert "-False" in found[0]
+    assert "+True" in found[0]
+
+
 def test_a_changed_text_is_a_difference():
     found = compare(cell(printed("tau = 2.31\n")), cell(printed("tau = 2.32\n")))
     assert len(found) == 1
