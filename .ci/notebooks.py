@@ -125,7 +125,7 @@ def execute(path: Path, cwd: Path = NOTEBOOKS, output: str | None = None) -> Exe
         timeout=CELL_LIMIT * PATIENCE,
         record_timing=False,
         store_widget_state=False,
-        resources={"metadata": {"path": str(cwd)}},
+        resources={"metadata": {"path": str(path.parent)}},
         on_cell_execute=note_start,
         on_cell_executed=note_end,
     )

@@ -44,19 +44,18 @@ def save(folder, *sources):
 
 @pytest.mark.notebook
 def test_43_a_figure_that_fails_to_draw_after_its_cell_is_found(tmp_path):
-    run = runner.execute(save(tmp_path, BROKEN_FIGURE, "print('the kernel goes on')"), tmp_path)
+    run = runner.execute(save(tmp_path, BROKEN_FIGURE, "print('the kernel goes on')"))
     assert any("cell 0 shows a traceback" in text for text in run.complaints)
 
 
 @pytest.mark.notebook
 def test_a_raising_cell_is_named_with_its_error(tmp_path):
     with pytest.raises(runner.NotebookError, match="ZeroDivisionError"):
-        runner.execute(save(tmp_path, "a = 1", "a / 0"), tmp_path)
+        runner.execute(save(tmp_path, "a = 1", "a / 0"))
 
 
 @pytest.mark.notebook
-def test_writing_stores_a_normal_form_and_checking_finds_a_change(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "NOTEBOOKS", tmp_path)
+def test_writing_stores_a_normal_form_and_checking_finds_a_change(tmp_path):
     source = "import os\nprint(os.environ['SPECDEC_LAB_STATIC'], 'MPLBACKEND' in os.environ)"
     path = save(tmp_path, source, "6 * 7")
     _, found = runner.write(path)
