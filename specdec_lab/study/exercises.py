@@ -4,7 +4,74 @@ what to look at again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specdec_lab.decoding.decode import Generation
+
+LOOP_LIMIT = 0.3  # share of repeated 4-grams from which a text counts as a loop
+
+
+def check_metrics(
+    tau: float | None, alpha: float | None, draft_acceptance_rate: float | None
+) -> str:
+    """Notebook 00: 60 tokens in 24 forwards; 80 drafted, 36 of them accepted, 14 steps refused."""
+    if None in (tau, alpha, draft_acceptance_rate):
+        return "Not yet: replace every None by a number."
+    if abs(tau - 60 / 24) > 0.005:
+        return "Not yet: tau is the number of tokens divided by the number of forwards."
+    if abs(alpha - 36 / 50) > 0.005:
+        return "Not yet: alpha counts judged tokens only, accepted / (accepted + refused)."
+    if abs(draft_acceptance_rate - 36 / 80) > 0.005:
+        return "Not yet: draft_acceptance_rate counts every drafted token, accepted / drafted."
+    return "Right: three numbers, and each of them says something else."
+
+
+def check_most_tokens(most_tokens: Callable[[int], int | None]) -> str:
+    """Notebook 00: ``most_tokens(k)`` that one step with k drafted tokens can write."""
+    for k in (0, 1, 4, 12):
+        got = most_tokens(k)
+        if got is None:
+            return "Not yet: return a number."
+        if got == k:
+            return f"Not yet: for k = {k} there is one token more, which costs nothing. Which?"
+        if got != k + 1:
+            return f"Not yet: for k = {k} the most is not {got}."
+    return "Right: all k drafted tokens, and the target's own token behind them."
+
+
+def check_last_kind(last_kind: Callable[[int, int], str | None]) -> str:
+    """Notebook 00: ``last_kind(num_drafted, num_accepted)`` of the last token that a step writes."""
+    cases = {(4, 4): "bonus", (4, 2): "recovered", (4, 0): "recovered", (0, 0): "plain"}
+    for (drafted, accepted), want in cases.items():
+        got = last_kind(drafted, accepted)
+        if got is None:
+            return 'Not yet: return "bonus", "recovered" or "plain".'
+        if got != want:
+            asked = f"{drafted} drafted and {accepted} accepted"
+            return f"Not yet: {asked} is not {got!r}. Was anything drafted? Was anything refused?"
+    return "Right: bonus after a full success, recovered after a refusal, else plain."
+
+
+def check_own_prompt(generation: Generation | None, least_tau: float = 3.0) -> str:
+    """Notebook 00: a prompt of your own with a high tau, whose answer is no endless repetition."""
+    if generation is None:
+        return "Not yet: replace None by what generate returns."
+    tau, tokens = generation.trace.tau or 0.0, generation.tokens[0]
+    if len(tokens) < 16:
+        return f"Not yet: only {len(tokens)} tokens; ask for a longer answer."
+    if tau < least_tau:
+        return f"Not yet: tau = {tau:.2f}; let the answer copy more of the prompt."
+    if repeated_share(tokens) > LOOP_LIMIT:
+        return f"Not yet: tau = {tau:.2f}, but the text goes round in circles, which is too easy."
+    return f"Right: tau = {tau:.2f}."
+
+
+def repeated_share(tokens: Sequence[int], n: int = 4) -> float:
+    """Share of the n-grams of a text that stand in it earlier; 0 for a text shorter than n."""
+    grams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 def check_walk(walk: Callable[[list[int], list[int]], list[int]]) -> str:
@@ -53,3 +120,50 @@ def check_keep(keep: Callable[[float, float, float], bool]) -> str:
             asked = f"keep({target_prob}, {draft_prob}, {coin})"
             return f"Not yet: {story}. {asked} should be {want}."
     return "Right: keep the token where coin < min(1, p / q), with < and not <=."
+
+
+def check_acceptance_and_residual(acceptance: float | None, residual: list[float] | None) -> str:
+    """Notebook 03: acceptance and residual of p = (.5, .3, .2) and q = (.2, .3, .5)."""
+    if acceptance is None or residual is None:
+        return "Not yet: replace both None, one by a number, the other by three numbers."
+    if abs(acceptance - 0.7) > 1e-6:
+        return "Not yet: the acceptance is the sum of min(p, q), one term for each of the tokens."
+    if len(residual) != 3 or abs(sum(residual) - 1) > 1e-6:
+        return "Not yet: the residual is a law over three tokens, so its sum must be 1."
+    if max(abs(a - b) for a, b in zip(residual, (1, 0, 0), strict=True)) > 1e-6:
+        return "Not yet: keep p - q where it is positive, 0 elsewhere, and divide by the sum."
+    return "Right: 0.7 is accepted, and all that is missing is missing at token 0."
+
+
+def check_fresh_draw_bias(bias: Callable[[float], float | None]) -> str:
+    """Notebook 03: ``bias(p_x)`` is the total variation that a fresh draw after refusing x
+    causes.
+    """
+    for p_x in (0.0, 0.2, 0.5, 1.0):
+        got = bias(p_x)
+        if got is None:
+            return "Not yet: return a number."
+        if abs(got - p_x * (1 - p_x)) > 1e-9:
+            return (
+                f"Not yet: for p_x = {p_x} it is not {got:.3g}. x is accepted with p_x, and "
+                "after each refusal it gets a second chance: how much too often does it come out?"
+            )
+    return "Right: p_x (1 - p_x), at its worst 1/4 for p_x = 1/2."
+
+
+def check_lenient_law(law: Callable[[list[float], list[float], float], list[float] | None]) -> str:
+    """Notebook 03: ``law(p, q, c)`` is what min(1, c p/q) with the usual residual emits."""
+    target_probs, draft_probs = [0.6, 0.3, 0.1], [0.2, 0.5, 0.3]
+    cases = [
+        (1.0, [0.6, 0.3, 0.1], "c = 1 is the right rule"),
+        (1.2, [0.52, 0.36, 0.12], "more of tokens 1 and 2 is kept, so less can be recovered"),
+        (5.0, [0.2, 0.5, 0.3], "everything is kept: the text is the draft's own"),
+    ]
+    for c, want, story in cases:
+        got = law(list(target_probs), list(draft_probs), c)
+        if got is None or len(got) != 3:
+            return "Not yet: return a list of three probabilities."
+        if max(abs(a - b) for a, b in zip(got, want, strict=True)) > 1e-9:
+            shown = [round(x, 3) for x in got]
+            return f"Not yet: {story}. For c = {c} the law is {want}, not {shown}."
+    return "Right: the larger c, the further from p, until the draft speaks alone."

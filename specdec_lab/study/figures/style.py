@@ -64,7 +64,7 @@ TOKEN_COLORS = {
     "bonus": "#a3cfee",
     "rejected": "#ffffff",
 }
-TOKEN_MARKS = {"plain": "·", "accepted": "✓", "recovered": "↻", "bonus": "+", "rejected": "✗"}
+TOKEN_MARKS = {"plain": "○", "accepted": "✓", "recovered": "↻", "bonus": "+", "rejected": "✗"}
 
 
 def use_theme() -> None:
