@@ -147,7 +147,7 @@ def install_torch():
         ).returncode
     ):
         return
-    say("uv found no such build; pip takes over. On Linux this is the CUDA build: about 3 GB.")
+    say("uv found no such build, so pip takes over; on Linux that can be the CUDA build, 3 GB.")
     run(*pip, TORCH)
 
 

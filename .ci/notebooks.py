@@ -94,9 +94,11 @@ def is_reference_machine() -> bool:
     return REFERENCE.exists() and json.loads(REFERENCE.read_text()) == machine()
 
 
-def kernel_environment(ipython_folder: str) -> dict[str, str]:
+def kernel_environment(ipython_folder: str, output: str | None) -> dict[str, str]:
     """The environment of the kernel: static panels, no hub, nothing of the user's IPython."""
     env = {key: value for key, value in os.environ.items() if key != "MPLBACKEND"}
+    if output is not None:
+        env["SPECDEC_LAB_OUTPUT"] = output
     return env | {
         "SPECDEC_LAB_STATIC": "1",
         "HF_HUB_OFFLINE": "1",
@@ -105,7 +107,7 @@ def kernel_environment(ipython_folder: str) -> dict[str, str]:
     }
 
 
-def execute(path: Path, cwd: Path = NOTEBOOKS, output: str | None = None) -> Execution:
+def execute(path: Path, output: str | None = None) -> Execution:
     """Runs a notebook from top to bottom; raises NotebookError when a cell raises or hangs.
 
     Its figures and recordings go into the project, or into the folder ``output``.
@@ -131,10 +133,7 @@ def execute(path: Path, cwd: Path = NOTEBOOKS, output: str | None = None) -> Exe
     )
     try:
         with tempfile.TemporaryDirectory(prefix="ipython") as ipython_folder:
-            env = kernel_environment(ipython_folder)
-            if output is not None:
-                env["SPECDEC_LAB_OUTPUT"] = output
-            client.execute(env=env)
+            client.execute(env=kernel_environment(ipython_folder, output))
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise NotebookError(f"{path.name} does not run to its end: {error}") from error
     nbformat.validate(notebook)

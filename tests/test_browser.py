@@ -93,12 +93,12 @@ class Server:
 
 
 def environment(folder: Path, token: str) -> dict[str, str]:
-    """A user with no Jupyter settings of his own, and a kernel that shows its panels."""
+    """A user without Jupyter settings, and a kernel that shows panels and leaves the tree alone."""
     left_out = ("SPECDEC_LAB_STATIC", "MPLBACKEND")
     env = {key: value for key, value in os.environ.items() if key not in left_out}
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
         env[name] = str(folder / name.lower())
-    return env | {"JUPYTER_TOKEN": token}
+    return env | {"JUPYTER_TOKEN": token, "SPECDEC_LAB_OUTPUT": str(folder / "output")}
 
 
 @pytest.fixture
