@@ -19,7 +19,11 @@ PACKAGE = ROOT / "specdec_lab"
 ROOMS = ("decoding", "proposers", "training", "study")  # a room sees itself and what stands before
 FILES = sorted(PACKAGE.rglob("*.py"))
 ANYWHERE_ABOVE_DECODING = {"prompts"}
-TRANSFORMERS_ALLOWED = {"decoding/checkpoint.py", "decoding/text.py"}
+TRANSFORMERS_ALLOWED = {
+    "decoding/checkpoint.py",  # reads checkpoint, config and tokenizer
+    "decoding/text.py",
+    "study/measure.py",  # the peer that speeds are compared with
+}
 
 NO_TORCH = """
 import sys
