@@ -89,9 +89,9 @@ def check_disk(free_bytes=None):
 
 
 def fingerprint():
-    """What the environment depends on, as one line: requirements, constraints, Python."""
+    """What the environment depends on, as one line: the requirements and the recorded versions."""
     digest = hashlib.sha256()
-    for path in (PROJECT, CONSTRAINTS, Path(__file__)):
+    for path in (PROJECT, CONSTRAINTS):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
