@@ -22,7 +22,7 @@ NO_TESTS = 5  # pytest's exit status when a part has no test
 # all threads, because they hold a model of 0.5 GB or measure time.
 PARTS = {
     "lint": None,
-    "fast": ["-n", "2", "-m", "not (model or gpu or notebook or browser)"],
+    "fast": ["-n", "2", "--dist", "worksteal", "-m", "not (model or gpu or notebook or browser)"],
     "model": ["-m", "(model or gpu) and not (notebook or browser)"],
     "notebooks": ["-m", "notebook"],
     "browser": ["-m", "browser"],

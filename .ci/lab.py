@@ -10,6 +10,7 @@ import sys
 import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlunsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = ROOT / ".ci" / "lab_settings"
@@ -57,12 +58,17 @@ def arguments(port: int) -> list[str]:
     return options
 
 
+def address(port: int, token: str) -> str:
+    """Where the first notebook is, token included."""
+    return urlunsplit(("http", f"127.0.0.1:{port}", FIRST_PAGE, f"token={token}", ""))
+
+
 def main() -> int:
     """Says where the lab is and becomes JupyterLab."""
     port, token = free_port(), os.environ.get("JUPYTER_TOKEN") or secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyterlab", *arguments(port)]
     print("JupyterLab starts; in a few seconds it answers at this address:\n")
-    print(f"    http://127.0.0.1:{port}{FIRST_PAGE}?token={token}\n")
+    print(f"    {address(port, token)}\n")
     if has_browser():
         print("Your browser opens by itself.")
     else:
