@@ -18,7 +18,7 @@ def one_step(data: dict) -> Figure:
     ``data``: ``inputs`` (the pending token and the drafted ones), ``says`` (the target's choice
     after each of them), ``num_accepted``.
     """
-    figure = new_figure(9, 3.3)
+    figure = new_figure(8, 2.9)
     figure.subplots_adjust(left=0.02, right=0.98, bottom=0.02, top=0.88)
     axes = _canvas(figure, len(data["inputs"]), 3.2)
     accepted, inputs, says = data["num_accepted"], data["inputs"], data["says"]
@@ -54,7 +54,7 @@ def timeline(data: dict) -> Figure:
     steps = data["steps"]
     widest = max(len(step["tokens"]) for step in steps)
     most_refused = max(len(step["drafted"]) - step["kinds"].count("accepted") for step in steps)
-    figure = new_figure(10, 0.36 * len(steps) + 1.4)
+    figure = new_figure(8.2, 0.3 * len(steps) + 1.3)
     axes = _canvas(figure, widest + most_refused + 0.4, len(steps) + 0.4)
     for number, step in enumerate(steps):
         y = len(steps) - number - 0.5
@@ -78,7 +78,7 @@ def best_and_worst(data: dict) -> Figure:
     ``data``: ``k`` and ``curves``: a list of ``method``, ``label`` and ``tokens`` (after each
     forward, the first one 0).
     """
-    figure = new_figure(7.6, 4.6)
+    figure = new_figure(6.6, 3.8)
     axes = figure.subplots()
     top = 1.3 * max(curve["tokens"][-1] for curve in data["curves"])
     for slope in (1, data["k"] + 1):
@@ -109,7 +109,7 @@ def coins(data: dict) -> Figure:
     ``data``: ``decisions`` as `step_viewer.as_records` writes them (those with a coin are drawn).
     """
     judged = [d for d in data["decisions"] if d["coin"] is not None]
-    figure = new_figure(9, 0.27 * len(judged) + 1.6)
+    figure = new_figure(8, 0.26 * len(judged) + 1.6)
     figure.subplots_adjust(left=0.33, right=0.83, top=1 - 0.8 / figure.get_figheight())
     axes = figure.subplots()
     for line, decision in enumerate(judged):
@@ -176,7 +176,7 @@ def _token(
     )
     label = f"{text} {TOKEN_MARKS[kind]}" if mark else text
     color = "#999999" if faint else "#777777" if refused else INK
-    size = 10 if len(label) <= 10 else 8
+    size = 9.5 if len(label) <= 10 else 7.5
     axes.text(x, y, label, ha="center", va="center", fontsize=size, color=color)
 
 
