@@ -222,9 +222,21 @@ def _table(trace: Trace) -> str:
     return "\n".join(lines)
 
 
+def _declare_figures(parser: argparse.ArgumentParser) -> None:
+    """It has no options."""
+
+
+def _figures(args: argparse.Namespace) -> None:
+    """draw every picture of the course again, from the recorded numbers"""
+    from specdec_lab.study.figures import redraw_all
+
+    redraw_all()
+
+
 COMMANDS = {
     "fetch": (_declare_fetch, _fetch),
     "generate": (_declare_generate, _generate),
+    "figures": (_declare_figures, _figures),
 }
 
 if __name__ == "__main__":
