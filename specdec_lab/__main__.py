@@ -222,6 +222,20 @@ def _table(trace: Trace) -> str:
     return "\n".join(lines)
 
 
+def _declare_measure(parser: argparse.ArgumentParser) -> None:
+    parts = ("cost", "peers", "all")
+    parser.add_argument("part", choices=parts, nargs="?", default="all", help="all if left out")
+    parser.add_argument("--quick", action="store_true", help="a rough answer in a minute")
+
+
+def _measure(args: argparse.Namespace) -> None:
+    """measure the cost of rows and the speed beside transformers, here and now"""
+    from specdec_lab.study import measure
+
+    for part in ("cost", "peers") if args.part == "all" else (args.part,):
+        print(f"recorded in {measure.run(part, args.quick)}")
+
+
 def _declare_figures(parser: argparse.ArgumentParser) -> None:
     """It has no options."""
 
@@ -237,6 +251,7 @@ COMMANDS = {
     "fetch": (_declare_fetch, _fetch),
     "generate": (_declare_generate, _generate),
     "figures": (_declare_figures, _figures),
+    "measure": (_declare_measure, _measure),
 }
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-PACKED_FOR_ROWS = (
-    4  # a layout good for any number of rows; one packed for a single row is slow for more
-)
+TILE = 4  # rows: a layout packed for so many is good for any number
 
 
 @cache
@@ -32,7 +30,7 @@ def packing_works() -> bool:
 
 
 def _pack(weight: Tensor) -> Tensor:
-    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), PACKED_FOR_ROWS)
+    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TILE)
 
 
 def _packed_product(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
@@ -56,7 +54,7 @@ class PackedLinear(nn.Module):
         self.on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
         self.packed = self.on_cpu and packing_works()
         self.weight = _pack(weight) if self.packed else weight
-        self.doubles_one_row = self.packed and not self._one_row_agrees()
+        self.fills_tile = self.packed and not self._one_row_agrees()
 
     @torch.no_grad()
     def _one_row_agrees(self) -> bool:
@@ -69,15 +67,20 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x @ W.T + b`` for ``x`` of shape (..., in); returns (..., out)."""
-        one_row = x.numel() == self.in_features
-        if self.doubles_one_row and one_row:
-            twice = torch.cat((x, x), dim=-2)
-            return _packed_product(twice, self.weight, self.bias)[..., :1, :]
+        num_rows = x.numel() // self.in_features
+        if self.fills_tile and num_rows < TILE:
+            return self._filled_product(x, num_rows)
         if self.packed:
             return _packed_product(x, self.weight, self.bias)
-        if self.on_cpu and not one_row:
+        if self.on_cpu and num_rows > 1:
             return self._transposed_product(x)
         return F.linear(x, self.weight, self.bias)
+
+    def _filled_product(self, x: Tensor, num_rows: int) -> Tensor:
+        """The product of a whole tile: where a row alone takes another path, that one is slower."""
+        filled = F.pad(x.reshape(num_rows, -1), (0, 0, 0, TILE - num_rows))  # (TILE, in)
+        product = _packed_product(filled, self.weight, self.bias)[:num_rows]
+        return product.reshape(*x.shape[:-1], self.out_features)
 
     def _transposed_product(self, x: Tensor) -> Tensor:
         product = (self.weight @ x.flatten(0, -2).T).T  # (rows, out)

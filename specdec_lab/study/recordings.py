@@ -26,15 +26,19 @@ def output_folder(name: str) -> Path:
     return Path(os.environ.get("SPECDEC_LAB_OUTPUT") or PROJECT) / name
 
 
-def save(slug: str, data: Mapping[str, object], **facts: object) -> dict:
+def save(
+    slug: str, data: Mapping[str, object], folder: str = "data/recordings", **facts: object
+) -> dict:
     """Record ``data`` under a name and return it as `load` will: floats rounded, lists for tuples.
+
+    ``folder`` is where, from the project's top.
 
     ``facts`` (such as a seed or a command) join the provenance. A recording that already holds the
     same numbers is left alone, date included. Raises ValueError for NaN, infinities and objects
     that JSON does not know.
     """
     recorded = rounded(data)
-    path = output_folder("data/recordings") / f"{slug}.json"
+    path = output_folder(folder) / f"{slug}.json"
     if not path.exists() or _read(path)["data"] != recorded:
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = {"slug": slug, "provenance": provenance(**facts), "data": recorded}

@@ -1,0 +1,37 @@
+"""The README says only what is true: its examples run, its files and targets exist."""
+
+import re
+
+import pytest
+
+from conftest import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.model
+def test_the_examples_run(capsys):
+    names: dict = {}
+    for example in EXAMPLES:
+        exec(compile(example, "README.md", "exec"), names)
+    tokens = names["generate"](names["target"], [names["ids"]], names["Echo"](), max_new_tokens=8)
+    assert tokens.tokens[0] == names["plain"].tokens[0][:8]
+    assert capsys.readouterr().out.strip()
+
+
+def test_every_file_and_target_named_exists():
+    for path in re.findall(
+        r"`((?:tests|figures|notebooks)/[\w./]+)`|\]\((figures/[\w.]+)\)", README
+    ):
+        assert (ROOT / "".join(path)).exists()
+    for name in re.findall(r"^\| `(\d\d_\w+)` \|", README, re.MULTILINE):
+        assert (ROOT / "notebooks" / f"{name}.ipynb").exists()
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    named = set(re.findall(r"make (\w+)", README)) | {"setup", "figures", "notebooks", "lint"}
+    assert named <= set(targets.split())
+
+
+def test_every_notebook_is_in_the_table():
+    listed = set(re.findall(r"^\| `(\d\d_\w+)` \|", README, re.MULTILINE))
+    assert listed == {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
