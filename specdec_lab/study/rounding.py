@@ -1,0 +1,98 @@
+"""A draft model for nothing: the target's own weights, rounded to few bits.
+
+It stands in for a draft model until one is trained. Only the *law* of the rounded model is made
+here (float32 products of rounded weights, no faster than the target); a fast product of packed
+4-bit weights is another matter.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from specdec_lab.decoding.linear import PackedLinear
+from specdec_lab.decoding.randomness import Lane, Randomness
+from specdec_lab.decoding.records import Context, Draft
+from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.decoding.target import Target
+from specdec_lab.decoding.transformer import Transformer
+
+
+def round_to_nearest(weight: Tensor, bits: int = 4, group: int = 32) -> Tensor:
+    """``weight`` (out, in) with each group of neighbours along a row on its own ``2**bits`` levels.
+
+    The levels lie evenly between the smallest and the largest weight of the group (asymmetric), so
+    both ends stay exact. Raises ValueError unless ``group`` divides the row.
+    """
+    if weight.shape[1] % group:
+        raise ValueError(f"group must divide the {weight.shape[1]} weights of a row, not {group}.")
+    groups = weight.unflatten(1, (-1, group))  # (out, in / group, group)
+    low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
+    step = ((high - low) / (2**bits - 1)).clamp(min=torch.finfo(weight.dtype).tiny)
+    return (low + ((groups - low) / step).round() * step).flatten(1)
+
+
+def rounded_copy(target: Target, bits: int = 4, group: int = 32) -> Target:
+    """A second target whose matrix products use rounded weights, the head included.
+
+    Norms, biases and the table that looks tokens up stay as they are, and are shared with
+    ``target``, as is its tokenizer.
+    """
+    return Target(
+        _with_rounded_products(target.model, bits, group),
+        max_context=target.max_context,
+        eos_ids=target.eos_ids,
+        tokenizer=target.tokenizer,
+        name=f"{target.name}, weights rounded to {bits} bits",
+    )
+
+
+def _with_rounded_products(model: Transformer, bits: int, group: int) -> Transformer:
+    products = [m for m in model.modules() if isinstance(m, PackedLinear | nn.Linear)]
+    shared = [*model.parameters(), *(product.weight for product in products)]
+    copied = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+    for module in list(copied.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, PackedLinear | nn.Linear):
+                setattr(module, name, _rounded(child, bits, group))
+    return copied
+
+
+def _rounded(product: PackedLinear | nn.Linear, bits: int, group: int) -> nn.Linear:
+    weight = product.weight.detach()
+    weight = weight.to_dense() if weight.layout == torch._mkldnn else weight  # packed for the CPU
+    plain = nn.Linear(product.in_features, product.out_features, device="meta")
+    plain.weight = nn.Parameter(round_to_nearest(weight, bits, group), requires_grad=False)
+    bias = product.bias
+    plain.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
+    return plain
+
+
+class RereadingDraft:
+    """Drafts by sampling from another target, which rereads the whole text at every step.
+
+    The simplest draft model there is: no cache to roll back, hence nothing to get wrong, and slow.
+    Both models need the same vocabulary.
+    """
+
+    def __init__(self, model: Target) -> None:
+        self.model = model
+
+    def propose(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        """``k`` tokens (B, k) and the laws they were drawn from, (B, k, V)."""
+        num_rows, width = context.tokens.shape
+        cache = self.model.start(num_rows, width + k)
+        self.model.prefill(cache, context.tokens[:, : width - 1], context.lengths - 1)
+        newest, tokens, laws = context.pending, [], []
+        for place in range(k):
+            logits = self.model.score(cache, newest, Draft.empty(num_rows, newest.device)).logits
+            self.model.keep(cache, None, torch.ones_like(newest))
+            laws.append(sampling.probs(logits[:, 0]))  # (B, V)
+            newest = randomness.draw(laws[-1], context.lengths, Lane.DRAFT, place)
+            tokens.append(newest)
+        count = torch.full_like(context.lengths, k)
+        return Draft(torch.stack(tokens, 1), count, probs=torch.stack(laws, 1))
