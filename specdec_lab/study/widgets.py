@@ -23,6 +23,7 @@ class Panel:
     ``start`` gives first values other than the first of each list. A panel redraws when a slider is
     let go, or all the time if ``live`` (only for what takes less than 0.15 s); a state that was
     shown before is not computed again. Whatever goes wrong is shown in the panel's place.
+    Raises ValueError for a list that is empty or holds a value twice, and for a start outside it.
     """
 
     def __init__(
@@ -37,10 +38,8 @@ class Panel:
     ) -> None:
         self._draw, self._describe, self._dpi = draw, describe, dpi
         self._seen: dict[tuple, str] = {}
-        start = start or {}
         self.sliders = {
-            name: _slider(name, values, start.get(name, values[0]), live)
-            for name, values in controls.items()
+            name: _slider(name, values, start or {}, live) for name, values in controls.items()
         }
         self.view = ipywidgets.HTML()
         self.box = ipywidgets.VBox([ipywidgets.HBox(list(self.sliders.values())), self.view])
@@ -87,12 +86,17 @@ class Panel:
 
 
 def _slider(
-    name: str, values: Sequence[object], start: object, live: bool
+    name: str, values: Sequence[object], start: Mapping[str, object], live: bool
 ) -> ipywidgets.SelectionSlider:
+    if not values or len(set(values)) < len(values):
+        raise ValueError(f"The slider {name} needs a list of different values, not {values!r}.")
+    first = start.get(name, values[0])
+    if first not in values:
+        raise ValueError(f"{first!r} is not among the values of {name}: {list(values)}.")
     options = [(f"{v:g}" if isinstance(v, float) else str(v), v) for v in values]
     return ipywidgets.SelectionSlider(
         options=options,
-        value=start,
+        value=first,
         description=name,
         continuous_update=live,
         style={"description_width": "initial"},
