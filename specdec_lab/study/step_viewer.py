@@ -229,6 +229,18 @@ def visible(target: Target, token: int) -> str:
     return text or "∅"
 
 
+def as_steps(target: Target, rows: Sequence[RowStep]) -> list[dict]:
+    """The steps of a row with their tokens made visible, as the timeline figure wants them."""
+    return [
+        {
+            "drafted": [visible(target, token) for token in row.drafted],
+            "tokens": [visible(target, token) for token in row.tokens],
+            "kinds": row.kinds,
+        }
+        for row in rows
+    ]
+
+
 def as_records(decisions: Sequence[Decision]) -> list[dict]:
     """Decisions as plain values, ready for JSON."""
     return [asdict(decision) for decision in decisions]

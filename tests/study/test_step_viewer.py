@@ -12,6 +12,7 @@ from specdec_lab.study.step_viewer import (
     BigramLaw,
     RecordingRandomness,
     as_records,
+    as_steps,
     from_records,
     number,
     panel,
@@ -152,6 +153,14 @@ def test_the_recorder_changes_no_coin_and_no_draw():
 def test_records_come_back_as_they_were():
     decisions, _ = recorded()
     assert from_records(as_records(decisions)) == decisions
+
+
+def test_steps_are_shown_with_their_tokens_and_kinds():
+    decisions, generation = recorded()
+    shown = as_steps(toys()[0], generation.trace.rows[0])
+    assert [t for step in shown for t in step["tokens"]] == [d.written for d in decisions]
+    assert [k for step in shown for k in step["kinds"]] == [d.outcome for d in decisions]
+    assert all(len(step["drafted"]) <= 3 for step in shown)
 
 
 class Words(HTMLParser):

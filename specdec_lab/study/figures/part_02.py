@@ -9,7 +9,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from specdec_lab.study.figures.style import METHODS, TOKEN_COLORS, TOKEN_MARKS, new_figure
 
 INK = "#222222"
-COLUMNS = (-0.6, -0.5, -0.37, -0.24)  # of the table beside the coins, in units of its axis
+COLUMNS = (-0.62, -0.51, -0.38, -0.25)  # of the table beside the coins, in units of its axis
 
 
 def one_step(data: dict) -> Figure:
@@ -55,6 +55,7 @@ def timeline(data: dict) -> Figure:
     widest = max(len(step["tokens"]) for step in steps)
     most_refused = max(len(step["drafted"]) - step["kinds"].count("accepted") for step in steps)
     figure = new_figure(8.2, 0.3 * len(steps) + 1.3)
+    figure.subplots_adjust(left=0.01, right=0.99)
     axes = _canvas(figure, widest + most_refused + 0.4, len(steps) + 0.4)
     for number, step in enumerate(steps):
         y = len(steps) - number - 0.5
@@ -91,15 +92,15 @@ def best_and_worst(data: dict) -> Figure:
         axes.annotate(
             curve["label"],
             (forwards[-1], curve["tokens"][-1]),
-            xytext=(12, -8) if style else (12, 4),
+            xytext=(12, 4),
             textcoords="offset points",
-            va="top" if style else "bottom",
+            va="center" if style else "bottom",
             fontsize=10,
             color=line["color"],
             weight="bold",
         )
     axes.set(xlabel="target forwards", ylabel="tokens written", xlim=(0, top), ylim=(0, top))
-    axes.set_title("A good guess saves target forwards, a bad guess never adds one")
+    axes.set_title("A good guess saves forwards, a bad one adds none")
     return figure
 
 
@@ -119,7 +120,7 @@ def coins(data: dict) -> Figure:
     axes.text(1.02, -1.1, "written", va="center", fontsize=10, weight="bold")
     axes.set_yticks([])
     axes.set(xlim=(0, 1), ylim=(len(judged) - 0.4, -0.6), xlabel="coin (uniform number)")
-    axes.set_title("A drafted token stays where its coin falls on green", pad=24, x=-0.6)
+    axes.set_title("A drafted token stays where its coin falls on green", pad=24, x=-0.62)
     return figure
 
 
@@ -145,7 +146,7 @@ def _coin(axes: Axes, line: int, decision: dict) -> None:
 
 def _canvas(figure: Figure, columns: float, height: float) -> Axes:
     axes = figure.subplots()
-    axes.set(xlim=(-1.1, columns - 0.4), ylim=(0, height))
+    axes.set(xlim=(-1.3, columns - 0.4), ylim=(0, height))
     axes.axis("off")
     return axes
 
@@ -176,7 +177,7 @@ def _token(
     )
     label = f"{text} {TOKEN_MARKS[kind]}" if mark else text
     color = "#999999" if faint else "#777777" if refused else INK
-    size = 9.5 if len(label) <= 10 else 7.5
+    size = 9.5 if len(label) <= 8 else 8.5 if len(label) <= 10 else 7.5
     axes.text(x, y, label, ha="center", va="center", fontsize=size, color=color)
 
 
