@@ -42,7 +42,7 @@ def check_most_tokens(most_tokens: Callable[[int], int | None]) -> str:
 
 
 def check_last_kind(last_kind: Callable[[int, int], str | None]) -> str:
-    """Notebook 00: ``last_kind(num_drafted, num_accepted)`` of the last token that a step writes."""
+    """Notebook 00: ``last_kind(num_drafted, num_accepted)`` of the last token of a step."""
     cases = {(4, 4): "bonus", (4, 2): "recovered", (4, 0): "recovered", (0, 0): "plain"}
     for (drafted, accepted), want in cases.items():
         got = last_kind(drafted, accepted)

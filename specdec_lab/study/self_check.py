@@ -8,8 +8,6 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from specdec_lab.decoding.target import Target
 
 NEEDED = {  # package -> first version that will do, first that will not
@@ -45,41 +43,18 @@ def model(target: Target) -> list[Finding]:
     return [Finding(True, f"model {target.name}: {size} on {target.device}"), _rows(target)]
 
 
-def rows_are_bit_identical(target: Target, num_drafted: int = 4) -> bool:
-    """Whether scoring a chain at once gives, bit for bit, the logits of one token at a time.
-
-    A quick probe with one draft of ``num_drafted`` tokens: where it holds, greedy text with and
-    without speculation is the same string; elsewhere near-ties may fall to the other side.
-    """
-    import torch
-
-    length = 8
-    tokens = torch.arange(length + num_drafted, device=target.device)[None] % target.vocab_size
-    together = _logits(target, tokens, length)  # (1, N+1, V)
-    alone = [_logits(target, tokens[:, : length + i], length + i) for i in range(num_drafted + 1)]
-    return torch.equal(together, torch.cat(alone, 1))
-
-
-def _logits(target: Target, tokens: Tensor, length: int) -> Tensor:
-    """Scores of what follows the first ``length`` of ``tokens`` (1, L), the rest as the draft."""
-    import torch
-
-    from specdec_lab.decoding.records import Draft
-
-    draft = tokens[:, length:]
-    count = torch.full_like(tokens[:, 0], draft.shape[1])
-    cache = target.start(1, tokens.shape[1] + 1)
-    target.prefill(cache, tokens[:, : length - 1], torch.full_like(count, length - 1))
-    return target.score(cache, tokens[:, length - 1], Draft(draft, count)).logits
-
-
 def _rows(target: Target) -> Finding:
-    if rows_are_bit_identical(target):
-        return Finding(True, "one row or five: the model's numbers are the same, bit for bit")
+    """A quick probe: five tokens in one forward, a prefill and a batch against single steps."""
+    from specdec_lab.decoding.target import probe_rows
+
+    results = probe_rows(target, widths=(2, 5), context=16)
+    different = [case for case, same in results.items() if not same]
+    if not different:
+        return Finding(True, "one token or five at once: the same numbers, bit for bit")
     return Finding(
         False,
-        "one row or five: the last bits of the model's numbers differ here. Where two tokens are "
-        "almost equally likely, greedy text may differ from the stored one; nothing else changes",
+        f"the last digits of the model's numbers differ here ({', '.join(different)}): where two "
+        "tokens are almost equally likely, a text may differ from the one stored; go on",
     )
 
 

@@ -35,11 +35,10 @@ class Box:
 def promise(data: dict) -> Figure:
     """The text as coloured tokens, those of one forward pass joined, above two bars of passes.
 
-    ``data``: ``k``, ``steps`` (per step ``[text, kind]`` pairs), ``plain_forwards``, ``lines``
-    (how many lines of text to leave room for; as many as needed if left out).
+    ``data``: ``k``, ``steps`` (per step ``[text, kind]`` pairs), ``plain_forwards``.
     """
     boxes = list(layout(data["steps"]))
-    lines = data.get("lines") or boxes[-1].line + 1
+    lines = boxes[-1].line + 1
     height = TOP + lines * LINE + BARS
     figure = new_figure(WIDTH, height)
     axes = figure.add_axes((0, 0, 1, 1))
