@@ -55,17 +55,18 @@ def describe_p_q(data: dict, temperature: float) -> str:
     """The panel's sentence: the temperature, the acceptance and where the laws differ most."""
     law = law_at(data, temperature)
     gaps = [q - p for p, q in zip(law["target_probs"], law["draft_probs"], strict=True)]
-    over, under = gaps.index(max(gaps)), gaps.index(min(gaps))
+    named = gaps[:-1]  # the last entry is all others
+    over, under = named.index(max(named)), named.index(min(named))
     sentence = (
         f"temperature = {temperature:g}: a drafted token is accepted with probability "
         f"{law['acceptance']:.3f} (the sum of min(p, q) over the whole vocabulary)."
     )
-    if max(gaps) < 1e-6:
+    if max(map(abs, gaps)) < 1e-6:
         return f"{sentence} Both laws are one-hot at the same token: nothing is ever refused."
     return (
         f"{sentence} The draft offers {data['tokens'][over]} too often "
-        f"({law['draft_probs'][over]:.3f} for {law['target_probs'][over]:.3f}); most of what is "
-        f"recovered goes to {data['tokens'][under]}."
+        f"({law['draft_probs'][over]:.3f} for {law['target_probs'][over]:.3f}); most is "
+        f"recovered for {data['tokens'][under]}."
     )
 
 
