@@ -92,9 +92,9 @@ def best_and_worst(data: dict) -> Figure:
         axes.annotate(
             curve["label"],
             (forwards[-1], curve["tokens"][-1]),
-            xytext=(12, 4),
+            xytext=(14, -6),
             textcoords="offset points",
-            va="center" if style else "bottom",
+            va="top" if curve["method"] == "none" else "center",
             fontsize=10,
             color=line["color"],
             weight="bold",
