@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from project import ROOT
+from specdec_lab.__main__ import main
 from specdec_lab.study import recordings
 from specdec_lab.study.figures import FIGURES, style
 
@@ -105,6 +106,15 @@ def test_the_registry_knows_no_other_names():
     for slug in ("00_nothing", "77_nothing", ""):
         assert slug not in FIGURES
     assert len(FIGURES) == len(list(FIGURES))
+
+
+def test_the_figures_command_draws_what_is_recorded(elsewhere, monkeypatch, capsys):
+    some = {"00_by_k": FIGURES["00_by_k"], "99_new": FIGURES["00_by_k"]}
+    monkeypatch.setattr("specdec_lab.study.figures.FIGURES", some)
+    assert main(["figures"]) == 0
+    drawn = sorted(path.name for path in (elsewhere / "figures").iterdir())
+    assert drawn == ["00_by_k.png", "00_by_k.svg"]
+    assert "99_new: no numbers recorded yet; run its notebook." in capsys.readouterr().out
 
 
 def test_saving_writes_both_forms_and_the_numbers(elsewhere):
