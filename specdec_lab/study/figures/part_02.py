@@ -92,9 +92,9 @@ def best_and_worst(data: dict) -> Figure:
         axes.annotate(
             curve["label"],
             (forwards[-1], curve["tokens"][-1]),
-            xytext=(14, -6),
+            xytext=(14, -4 if curve["method"] == "none" else 4),
             textcoords="offset points",
-            va="top" if curve["method"] == "none" else "center",
+            va="top" if curve["method"] == "none" else "center" if style else "bottom",
             fontsize=10,
             color=line["color"],
             weight="bold",
@@ -107,7 +107,7 @@ def best_and_worst(data: dict) -> Figure:
 def coins(data: dict) -> Figure:
     """Every judged token with the stretch of [0, 1) that accepts it and the coin that fell.
 
-    ``data``: ``decisions`` as `step_viewer.as_records` writes them (those with a coin are drawn).
+    ``data``: ``decisions`` as `decisions.as_records` writes them (those with a coin are drawn).
     """
     judged = [d for d in data["decisions"] if d["coin"] is not None]
     figure = new_figure(8, 0.26 * len(judged) + 1.6)
