@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 import matplotlib
 from matplotlib.figure import Figure
+from PIL import Image
 
 from specdec_lab.study import recordings
 from specdec_lab.study.figures import FIGURES
 
 DPI = 150  # of stored pictures; they are shown at 100 pixels an inch
+PALETTE = 128  # colours of a stored PNG
 RC = {
     "svg.hashsalt": "specdec_lab",  # the same ids in every run
     "font.family": "DejaVu Sans",  # comes with matplotlib, and has all Turkish and Greek letters
@@ -89,9 +91,19 @@ def new_figure(width: float = 7, height: float = 4) -> Figure:
 
 
 def render(figure: Figure, kind: str = "png", dpi: int = DPI) -> bytes:
-    """The bytes of a figure as ``png`` or ``svg``, without date and program name."""
+    """The bytes of a figure as ``png`` or ``svg``, without date and program name.
+
+    A PNG gets a palette: a third of the size, and no difference to the eye in charts like ours.
+    """
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=dpi, metadata=NO_DATE[kind])
+    return _with_palette(buffer) if kind == "png" else buffer.getvalue()
+
+
+def _with_palette(png: io.BytesIO) -> bytes:
+    picture = Image.open(png).convert("RGB").quantize(PALETTE, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    picture.save(buffer, format="png", optimize=True, dpi=(DPI, DPI))
     return buffer.getvalue()
 
 
