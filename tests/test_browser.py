@@ -158,7 +158,9 @@ def page(server: Server):
         page.set_default_timeout(PAGE_PATIENCE)
         page.on("pageerror", lambda error: complaints.append(f"page error: {error}"))
         page.on("console", lambda message: complaints.extend(console_error(message)))
+        ARTIFACTS.mkdir(exist_ok=True)
         yield page
+        page.screenshot(path=ARTIFACTS / "00_last.png")
         browser.close()
     assert complaints == []
 
@@ -213,9 +215,8 @@ def move(page, key: str) -> str:
 @pytest.mark.browser
 def test_34_the_slider_of_notebook_00_changes_its_one_figure(server, page):
     open_and_run(page, server.address)
-    page.locator(FIGURE).scroll_into_view_if_needed()
-    ARTIFACTS.mkdir(exist_ok=True)
     assert page.locator(CELL_ERROR).all_inner_texts() == []
+    page.locator(FIGURE).scroll_into_view_if_needed()
     assert page.locator(NEWS).count() == 0
     assert page.locator(f"{FIGURE} img").get_attribute("alt")
     assert picture_is_drawn(page)
