@@ -149,25 +149,26 @@ def probe_rows(
     generator = torch.Generator().manual_seed(seed)
     length = context + max(widths)
     ids = torch.randint(target.vocab_size, (16, length), generator=generator).to(target.device)
-    cache = _read(target, ids[:1, :context])
+    cache = _read(target, ids[:1, :context], length)
     steps = _score_singly(target, cache, ids[:1, context:])  # (1, max width, V)
     results = {}
     for width in widths:
         cache.roll_back(torch.tensor([context], device=target.device))
+        cache.settle(context)
         together = _score_chain(target, cache, ids[:1, context : context + width])
         results[f"{width} nodes"] = torch.equal(together, steps[:, :width])
-    slow = target.start(1, length)
-    _score_singly(target, slow, ids[:1, :context])
-    fed = _score_chain(target, slow, ids[:1, context : context + 1])
-    results["prefill"] = torch.equal(fed, steps[:, :1])
-    results["16 unequal rows"] = _batch_equals_rows(target, ids[:, : context + 5])
+    last = _score_chain(target, _read(target, ids[:1, :-1], length), ids[:1, -1:])
+    results["prefill"] = torch.equal(last, steps[:, -1:])
+    results["16 unequal rows"] = _batch_equals_rows(target, ids[:, :65])
     return results
 
 
-def _read(target: Target, tokens: Tensor, counts: Tensor | None = None) -> KVCache:
-    cache = target.start(len(tokens), tokens.shape[1] + 600)
-    full = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
-    target.prefill(cache, tokens, full if counts is None else counts)
+def _read(target: Target, tokens: Tensor, max_length: int, counts: Tensor | None = None) -> KVCache:
+    """A new cache that has read ``tokens`` (B, P), or the first ``counts`` (B,) of each row."""
+    cache = target.start(len(tokens), max_length)
+    if counts is None:
+        counts = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+    target.prefill(cache, tokens, counts)
     return cache
 
 
@@ -188,11 +189,12 @@ def _score_singly(target: Target, cache: KVCache, nodes: Tensor) -> Tensor:
 
 def _batch_equals_rows(target: Target, ids: Tensor) -> bool:
     """Whether rows of unequal length, 5 nodes each, score together as each does alone."""
-    context = ids.shape[1] - 5
+    length = ids.shape[1]
+    context = length - 5
     counts = (context - 3 * torch.arange(len(ids), device=ids.device)).clamp(min=0)  # (B,)
-    together = _score_chain(target, _read(target, ids[:, :-5], counts), ids[:, -5:])
+    together = _score_chain(target, _read(target, ids[:, :-5], length, counts), ids[:, -5:])
     alone = [
-        _score_chain(target, _read(target, row[:, :-5], count[None]), row[:, -5:])
+        _score_chain(target, _read(target, row[:, :-5], length, count[None]), row[:, -5:])
         for row, count in zip(ids.split(1), counts, strict=True)
     ]
     return torch.equal(together, torch.cat(alone))
@@ -217,6 +219,6 @@ def classify_mismatch(
     if place is None:
         return "bug"
     ids = torch.tensor([[*prompt, *expected[:place]]], device=target.device)
-    logits = _score_chain(target, _read(target, ids[:, :-1]), ids[:, -1:])[0, 0]
+    logits = _score_chain(target, _read(target, ids[:, :-1], ids.shape[1]), ids[:, -1:])[0, 0]
     behind = logits.max() - logits[[expected[place], found[place]]]
     return "tie" if bool((behind < gap).all()) else "bug"
