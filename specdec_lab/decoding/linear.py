@@ -29,6 +29,14 @@ def packing_works() -> bool:
     return torch.allclose(product, F.linear(rows, weight), atol=1e-4)
 
 
+def small_products_are_slow() -> bool:
+    """Whether one to three rows take longer than a whole tile: so it is where oneDNN has AVX-512.
+
+    There a row alone goes through a matrix-vector path; with AVX2 a row alone is the fastest.
+    """
+    return torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
 def _pack(weight: Tensor) -> Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TILE)
 
@@ -54,7 +62,7 @@ class PackedLinear(nn.Module):
         self.on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
         self.packed = self.on_cpu and packing_works()
         self.weight = _pack(weight) if self.packed else weight
-        self.fills_tile = self.packed and not self._one_row_agrees()
+        self.fills_tile = self.packed and (small_products_are_slow() or not self._one_row_agrees())
 
     @torch.no_grad()
     def _one_row_agrees(self) -> bool:
@@ -68,7 +76,7 @@ class PackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """``x @ W.T + b`` for ``x`` of shape (..., in); returns (..., out)."""
         num_rows = x.numel() // self.in_features
-        if self.fills_tile and num_rows < TILE:
+        if self.fills_tile and 0 < num_rows < TILE:
             return self._filled_product(x, num_rows)
         if self.packed:
             return _packed_product(x, self.weight, self.bias)
@@ -77,7 +85,7 @@ class PackedLinear(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
     def _filled_product(self, x: Tensor, num_rows: int) -> Tensor:
-        """The product of a whole tile: where a row alone takes another path, that one is slower."""
+        """The first rows of the product of a whole tile, the others being zeros."""
         filled = F.pad(x.reshape(num_rows, -1), (0, 0, 0, TILE - num_rows))  # (TILE, in)
         product = _packed_product(filled, self.weight, self.bias)[:num_rows]
         return product.reshape(*x.shape[:-1], self.out_features)

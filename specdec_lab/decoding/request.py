@@ -47,7 +47,7 @@ class Request:
         mean none.
         """
         rows = _checked_prompts(prompts, target)
-        budget = _whole_number(max_new_tokens, "max_new_tokens", 1, None)
+        budget = whole_number("max_new_tokens", max_new_tokens, 1)
         limits = [min(len(row) + budget, target.max_context) for row in rows]
         if proposer is not None and not callable(getattr(proposer, "propose", None)):
             raise ValueError(
@@ -75,6 +75,15 @@ class Request:
         lengths = [len(row) for row in self.prompts]
         tokens, *per_row = (torch.tensor(x, device=device) for x in (padded, lengths, self.limits))
         return tokens, *per_row
+
+
+def whole_number(name: str, value: object, least: int, most: int | None = None) -> int:
+    """``value`` itself if it is an integer from ``least`` to ``most``; else ValueError."""
+    wrong = isinstance(value, bool) or not isinstance(value, int)
+    if wrong or value < least or (most is not None and value > most):
+        bounds = f"{least} or more" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number, {bounds}, not {value!r}.")
+    return value
 
 
 def _checked_prompts(prompts: Sequence[Sequence[int]], target: Target) -> list[list[int]]:
@@ -110,16 +119,8 @@ def _checked_k(k: int | None, proposer: Any) -> int:
     limit = MAX_K if proposer is None else getattr(proposer, "max_k", None) or MAX_K
     if k is None:
         k = getattr(proposer, "default_k", DEFAULT_K)
-    k = _whole_number(k, "k", 0, limit)
+    k = whole_number("k", k, 0, limit)
     return 0 if proposer is None else k
-
-
-def _whole_number(value: object, name: str, low: int, high: int | None) -> int:
-    bounds = f"{low} or more" if high is None else f"from {low} to {high}"
-    wrong = isinstance(value, bool) or not isinstance(value, int)
-    if wrong or value < low or (high is not None and value > high):
-        raise ValueError(f"{name} must be a whole number, {bounds}, not {value!r}.")
-    return value
 
 
 def _stop_rule(stop: str | Sequence[str] | StopRule | None, target: Target) -> StopRule | None:

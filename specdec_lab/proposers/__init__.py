@@ -51,7 +51,7 @@ def load_proposer(config: str | Mapping[str, object] | None) -> Proposer | None:
     if not callable(getattr(proposer, "propose", None)):
         raise ValueError(f"{method} is no proposer: it needs a method propose(context, k, ...)")
     if default_k is not None:
-        from specdec_lab.proposers.base import whole_number
+        from specdec_lab.decoding.request import whole_number
 
         proposer.default_k = whole_number("num_speculative_tokens", default_k, least=0)
     return proposer

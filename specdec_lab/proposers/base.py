@@ -38,10 +38,3 @@ class Proposer:
 
         ``hidden`` maps each of `hidden_layers` to the target's true states, (B, M, H).
         """
-
-
-def whole_number(name: str, value: object, least: int) -> int:
-    """``value`` itself if it is an integer of ``least`` or more; else ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be an integer of {least} or more, not {value!r}")
-    return value

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
+from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import Sampling
-from specdec_lab.proposers.base import Proposer, whole_number
+from specdec_lab.proposers.base import Proposer
 
 MIN_N, MAX_N = 2, 4  # when the caller names none; a single token matches too often by chance
 OCCURRENCES = ("last", "first", "most_frequent")
