@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conftest import ROOT
+from project import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

@@ -137,7 +137,7 @@ def test_stopping_equals_a_search_of_the_whole_text():
         assert found == (min(ends) if ends else None)
 
 
-def test_the_template_is_applied_once_and_the_answer_may_be_begun():
+def test_18_the_template_is_applied_once_and_the_answer_may_be_begun():
     tokenizer = ByteTokenizer()
     assert chat_ids(tokenizer, "hi") == encoded("user:hi|assistant:")
     ids = chat_ids(tokenizer, "hi", prefix="Well", system="be brief")
