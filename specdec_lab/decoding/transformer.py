@@ -6,8 +6,8 @@ the fast copy for inference.
 
 Rows are bit-identical on the CPU. A token's logits must not depend on how many other tokens were
 scored with it, or a speculative run could not equal the plain one. Packed products and norms have
-that property; torch's CPU attention gets it when query rows are padded to whole tiles, keys to
-whole blocks (see ``cache.KEY_BLOCK``), and a mask is always passed.
+that property; torch's CPU attention gets it when query rows are padded to whole tiles
+(``query_tile``), keys to whole blocks (``cache.KEY_BLOCK``), and a mask is always passed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdec_lab.decoding.cache import KVCache, round_up
+from specdec_lab.decoding.cache import KEY_BLOCK, KVCache, round_up
 from specdec_lab.decoding.linear import PackedLinear
 
-QUERY_TILE = 32  # rows that torch's CPU attention works on at a time
+TILES = (4, 8, 16, 32)  # 32 rows are what torch's CPU attention works on at a time
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def chain_layout(arch: Architecture, x: Tensor, cache: KVCache | None = None) ->
         positions = cache.lengths[:, None] + steps  # (B, N)
         num_keys, places = cache.num_keys(num_nodes), cache.places(num_nodes)
     visible = torch.arange(num_keys, device=x.device) <= positions[:, :, None]  # (B, N, keys)
-    mask = _fold_mask(visible, arch.num_heads // arch.num_kv_heads, x.dtype)
+    mask = _fold_mask(visible, arch, x.dtype)
     return Layout(*_rotary(arch, positions, x.dtype), mask, cache, places, num_keys)
 
 
@@ -252,12 +252,44 @@ def _frequencies(inv_freq: tuple[float, ...], device: torch.device) -> Tensor:
     return torch.tensor(inv_freq, device=device)
 
 
-def _fold_mask(visible: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-    """(B, N, keys) bool to an additive mask (B, 1, rows, keys), one row per node and head of a
-    group.
+def _fold_mask(visible: Tensor, arch: Architecture, dtype: torch.dtype) -> Tensor:
+    """(B, N, keys) bool to an additive mask (B, 1, rows, keys): a row per node and head of a group.
+
+    On the CPU in float32 the rows are padded to whole tiles; a padded row sees everything.
     """
     mask = torch.zeros((), dtype=dtype, device=visible.device)
     mask = torch.where(visible, mask, -torch.inf)
-    mask = mask.repeat_interleave(group, dim=1)[:, None]
-    tile = QUERY_TILE if mask.device.type == "cpu" and dtype == torch.float32 else 1
+    mask = mask.repeat_interleave(arch.num_heads // arch.num_kv_heads, dim=1)[:, None]
+    on_cpu = mask.device.type == "cpu" and dtype == torch.float32
+    tile = query_tile(arch.head_dim) if on_cpu else 1
     return F.pad(mask, (0, 0, 0, round_up(mask.shape[2], tile) - mask.shape[2]))
+
+
+@lru_cache(maxsize=8)
+def query_tile(head_dim: int) -> int:
+    """The smallest padding of query rows with which CPU attention gives a row the same bits in any
+    company, probed on this machine: 32 where smaller ones do not hold.
+    """
+    return next((tile for tile in TILES[:-1] if _rows_agree(tile, head_dim)), TILES[-1])
+
+
+@torch.no_grad()
+def _rows_agree(tile: int, head_dim: int) -> bool:
+    """Whether the first rows come out alike alone and in company, over one key block and two."""
+    generator = torch.Generator().manual_seed(0)
+    queries, keys, values = torch.randn(3, 1, 1, 2 * KEY_BLOCK, head_dim, generator=generator)
+    visible = torch.arange(2 * KEY_BLOCK) <= 7 * torch.arange(2 * KEY_BLOCK)[:, None]
+    mask = torch.zeros(()).where(visible, -torch.inf)[None, None]
+
+    def attend(rows: int, num_keys: int) -> Tensor:
+        return F.scaled_dot_product_attention(
+            queries[:, :, :rows],
+            keys[:, :, :num_keys],
+            values[:, :, :num_keys],
+            attn_mask=mask[:, :, :rows, :num_keys],
+        )
+
+    alone = attend(tile, KEY_BLOCK)
+    companies = [tile * n for n in range(2, 9)] + [96, 192, 256, 768, 1024]
+    cases = [(rows, num_keys) for rows in companies for num_keys in (KEY_BLOCK, 2 * KEY_BLOCK)]
+    return all(torch.equal(attend(*case)[:, :, :tile], alone) for case in cases)

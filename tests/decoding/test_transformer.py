@@ -14,10 +14,12 @@ from transformers import (
     Qwen3Config,
 )
 
+from specdec_lab.decoding import transformer as transformer_module
 from specdec_lab.decoding.checkpoint import target_from_hf, transformer_from_hf
 from specdec_lab.decoding.linear import PackedLinear
 from specdec_lab.decoding.records import Draft
 from specdec_lab.decoding.target import Target
+from specdec_lab.decoding.transformer import query_tile
 
 SHAPE = {
     "vocab_size": 61,
@@ -189,3 +191,11 @@ def test_bfloat16_keeps_its_rotary_frequencies_whole():
     expected = logits_of(model.float(), ids)
     error = (logits.float() - expected).abs().mean() / expected.abs().mean()
     assert error < 0.1
+
+
+def test_the_smallest_padding_that_holds_is_taken(monkeypatch):
+    assert query_tile(64) in transformer_module.TILES
+    monkeypatch.setattr(transformer_module, "_rows_agree", lambda tile, head_dim: tile >= 16)
+    assert query_tile.__wrapped__(64) == 16
+    monkeypatch.setattr(transformer_module, "_rows_agree", lambda tile, head_dim: False)
+    assert query_tile.__wrapped__(64) == 32
