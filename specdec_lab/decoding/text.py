@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
@@ -16,7 +19,9 @@ class Tokenizer(Protocol):
         ...
 
 
-def chat_ids(tokenizer, text: str, prefix: str = "", system: str | None = None) -> list[int]:
+def chat_ids(
+    tokenizer: PreTrainedTokenizerBase, text: str, prefix: str = "", system: str | None = None
+) -> list[int]:
     """Ids of ``text`` as a user's message; the chat template is applied once, and nothing else adds
     a special token.
 
