@@ -81,7 +81,7 @@ def measure_peers(
     peer: PreTrainedModel,
     work: Mapping[str, list[list[int]]],
     say: Say,
-    max_new_tokens: int = 96,
+    max_new_tokens: int = 64,
     k: int = 4,
     rounds: int = 5,
 ) -> dict[str, object]:
@@ -228,7 +228,7 @@ def run(part: str, quick: bool, say: Say = print) -> Path:
         say("cost of rows, one row = 1: " + _listed(result["cost"]))
         say("share of a plain step outside the forward: " + _listed(result["overhead"]))
     else:
-        count, how = (1, {"max_new_tokens": 32, "rounds": 2}) if quick else (4, {})
+        count, how = (1, {"max_new_tokens": 32, "rounds": 2}) if quick else (3, {})
         work = {d: [p.ids(target) for p in load_prompts(d)[:count]] for d in DOMAINS}
         result = measure_peers(target, load_peer(), work, say, **how)
     command = f"python -m specdec_lab measure {part}" + (" --quick" if quick else "")

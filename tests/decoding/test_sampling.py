@@ -83,7 +83,8 @@ def test_every_law_is_a_law_and_keeps_the_best_token(logits, temperature, top_k,
     probs = sampling.probs(rows)
     assert float(probs.sum()) == pytest.approx(1, abs=1e-12)
     assert (probs >= 0).all()
-    assert probs[rows.argmax()] > 0
+    best = Sampling(temperature=temperature).probs(rows).argmax()  # logits may differ by less
+    assert probs[best] > 0
     if top_k is not None:
         assert int((probs > 0).sum()) <= top_k
     assert torch.equal(sampling.probs(rows.expand(3, -1))[1], probs)  # a row is a row
