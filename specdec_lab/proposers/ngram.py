@@ -22,19 +22,19 @@ OCCURRENCES = ("last", "first", "most_frequent")
 class NGram(Proposer):
     """Looks the row's last tokens up in the row itself and proposes what followed them there.
 
-    A *place* is an earlier position that ends the same n tokens as the row does; it may overlap
-    the row's tail. Only the places with the largest n in [``min_n``, ``max_n``] count, and
+    A *place* is an earlier position that ends the same n tokens as the row does; it may overlap the
+    row's tail. Only the places with the largest n in [``min_n``, ``max_n``] count, and
     ``occurrence`` chooses among them: the ``last``, the ``first``, or the ``most_frequent``: one
     whose next token is the most common next token, the latest such place if several are left.
 
     The draft is the ``min(k, what exists)`` tokens behind that place, nothing if no place exists;
     nothing is made up. So where the text repeats with a period p < k, ``last`` drafts only the p
-    tokens up to the end, while ``first`` goes back to where the repetition began and drafts all
-    k. End tokens are ordinary here: the decoding loop cuts behind them, for every proposer.
+    tokens up to the end, while ``first`` goes back to where the repetition began and drafts all k.
+    End tokens are ordinary here: the decoding loop cuts behind them, for every proposer.
 
     Left out, ``min_n`` is 1 and ``max_n`` 4 (or ``min_n``, if that is more): many short matches are
-    wrong, which costs little where five rows cost like one; with dear rows take 2. Raises ValueError
-    for bounds below 1 or crossed, an unknown occurrence, a k that is no whole number.
+    wrong, which costs little where five rows cost like one; with dear rows take 2. Raises
+    ValueError for bounds below 1 or crossed, an unknown occurrence, a k that is no whole number.
     """
 
     def __init__(
