@@ -5,7 +5,7 @@ what to look at again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,20 +59,16 @@ def check_own_prompt(generation: Generation | None, least_tau: float = 3.0) -> s
     """Notebook 00: a prompt of your own with a high tau, whose answer is no endless repetition."""
     if generation is None:
         return "Not yet: replace None by what generate returns."
+    from specdec_lab.decoding.trace import repeated_ngram_share
+
     tau, tokens = generation.trace.tau or 0.0, generation.tokens[0]
     if len(tokens) < 16:
         return f"Not yet: only {len(tokens)} tokens; ask for a longer answer."
     if tau < least_tau:
         return f"Not yet: tau = {tau:.2f}; let the answer copy more of the prompt."
-    if repeated_share(tokens) > LOOP_LIMIT:
+    if repeated_ngram_share(tokens) > LOOP_LIMIT:
         return f"Not yet: tau = {tau:.2f}, but the text goes round in circles, which is too easy."
     return f"Right: tau = {tau:.2f}."
-
-
-def repeated_share(tokens: Sequence[int], n: int = 4) -> float:
-    """Share of the n-grams of a text that stand in it earlier; 0 for a text shorter than n."""
-    grams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
-    return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 def check_kv_bytes(kv_bytes: Callable[[int, int, int, int, float], float | None]) -> str:
@@ -211,3 +207,178 @@ def check_lenient_law(law: Callable[[list[float], list[float], float], list[floa
             shown = [round(x, 3) for x in got]
             return f"Not yet: {story}. For c = {c} the law is {want}, not {shown}."
     return "Right: the larger c, the further from p, until the draft speaks alone."
+
+
+def check_per_token_speedup(speedup: Callable[[float, int, float], float | None]) -> str:
+    """Notebook 04: ``speedup(acceptance, k, draft_cost)`` where every drafted token costs c."""
+    for acceptance, k, cost in ((0.7, 1, 0.1), (0.8, 6, 0.1), (0.3, 4, 0.5)):
+        want = sum(acceptance**i for i in range(k + 1)) / (1 + k * cost)
+        got = speedup(acceptance, k, cost)
+        if got is None:
+            return "Not yet: return a number."
+        if abs(got - want) > 1e-6:
+            hint = "is every drafted token paid for, and is the target's own token counted?"
+            return f"Not yet: for a = {acceptance}, k = {k}, c = {cost} it is not {got:.3g}; {hint}"
+    return "Right: the same tokens as before, divided by 1 + k c instead of 1 + c."
+
+
+def check_break_even_of_two(least: Callable[[float], float | None]) -> str:
+    """Notebook 04: ``least(c)``, the acceptance at which k = 2 at cost 1 + c gains nothing."""
+    for cost in (0.2, 0.5, 1.0):
+        got = least(cost)
+        if got is None:
+            return "Not yet: return a number."
+        if abs(got + got * got - cost) > 1e-6:
+            return (
+                f"Not yet: with c = {cost} and an acceptance of {got:.3g} a step writes "
+                f"{1 + got + got * got:.3g} tokens and costs {1 + cost:.3g}. Make them equal."
+            )
+    return "Right: the solution of a + a² = c; a second guess lowers what the first must bring."
+
+
+def check_acceptance_estimate(estimate: Callable[[list[tuple[int, int]]], float | None]) -> str:
+    """Notebook 04: ``estimate(steps)`` of the acceptance, ``steps`` being (drafted, accepted)."""
+    cases = [
+        ([(4, 1), (4, 0)], 1 / 3, "what lies behind a refusal was never judged"),
+        ([(4, 4), (4, 2)], 6 / 7, "a step that keeps its whole draft refused nothing"),
+    ]
+    for steps, want, story in cases:
+        got = estimate(list(steps))
+        if got is None:
+            return "Not yet: return a number."
+        if abs(got - want) > 1e-6:
+            return f"Not yet: {story}. For {steps} it is {want:.3f}, not {got:.3g}."
+    return "Right: accepted / (accepted + refused), at most one refusal a step."
+
+
+def check_first_place(look_up: Callable[[list[int], int, int], list[int]]) -> str:
+    """Notebook 05: ``look_up(text, n, k)``: up to k tokens behind the FIRST place of the tail."""
+    cases = [
+        ([1, 2, 7, 1, 2, 8, 1, 2], 2, 3, [7, 1, 2], "the tail 1 2 stands there twice; first place"),
+        ([1, 2, 7, 1, 2], 2, 9, [7, 1, 2], "what does not exist yet is not drafted"),
+        ([5, 5, 5], 2, 4, [5], "a place may overlap the tail, but it is not the tail itself"),
+        ([1, 2, 3], 2, 4, [], "the tail stands nowhere else: nothing is drafted"),
+    ]
+    for text, n, k, want, story in cases:
+        got = look_up(list(text), n, k)
+        if got != want:
+            return f"Not yet: {story}. look_up({text}, {n}, {k}) should be {want}, not {got}."
+    return "Right: the same place as NGram(occurrence='first') for one n."
+
+
+def check_fair_tau(fair_tau: Callable[[list[tuple[int, int, float]]], float | None]) -> str:
+    """Notebook 05: ``fair_tau(runs)`` of (tokens, forwards, rep4): pooled, without loops."""
+    got = fair_tau([(60, 50, 0.0), (60, 20, 0.1), (60, 6, 0.8)])
+    if got is None:
+        return "Not yet: return a number."
+    if abs(got - 180 / 76) < 1e-6:
+        return "Not yet: the third output is a loop (its rep4 is 0.8); leave it out."
+    if abs(got - (60 / 50 + 60 / 20) / 2) < 1e-6:
+        return "Not yet: ratios are pooled: add up first, divide once at the end."
+    if abs(got - 120 / 70) > 1e-6:
+        return f"Not yet: 120 tokens in 70 forwards are not {got:.3g}."
+    return "Right: loops apart, sums first, one division last."
+
+
+def check_longer(longer: Callable[[Callable, Callable], Callable]) -> str:
+    """Notebook 07: ``longer(one, other)``: a guess that takes the longer of two guesses."""
+    a, b = [1, 2, 3], [7, 8]
+    cases = [(a, b, a), (b, a, a), ([], b, b), ([1, 2], b, [1, 2]), ([], [], [])]
+    for left, right, want in cases:
+        guess = longer(lambda text, left=left: left, lambda text, right=right: right)
+        if not callable(guess):
+            return "Not yet: return a function of the text, as the two guesses are."
+        if guess([5]) != want:
+            return f"Not yet: of {left} and {right} the longer is {want} (if equal, the first one)."
+    return "Right: a guess made of two guesses, and no word about tokens or rows."
+
+
+def check_law(proposer: object) -> str:
+    """Notebook 07: is ``probs`` the law that the first drafted token is really drawn from?"""
+    if not callable(getattr(proposer, "propose", None)):
+        return "Not yet: replace None by a proposer."
+    import torch
+
+    from specdec_lab.decoding.randomness import enumerate_law
+    from specdec_lab.decoding.records import Context, Draft
+    from specdec_lab.decoding.sampling import Sampling
+
+    text = torch.tensor([[0, 1, 1, 2]])
+    length = torch.tensor([4])
+    told: list[list[float]] = []
+
+    def first(chance: object) -> tuple[int, ...]:
+        draft = proposer.propose(Context(text, length, length), 1, Sampling(1.0), chance)
+        if isinstance(draft, Draft) and draft.probs is not None:
+            told[:] = [draft.probs[0, 0].tolist()]
+            return (int(draft.tokens[0, 0]),)
+        return ()
+
+    drawn = enumerate_law(first)
+    if not told:
+        return "Not yet: propose must return a Draft with probs (1, 1, V)."
+    for token, share in enumerate(told[0]):
+        real = drawn.get((token,), 0.0)
+        if abs(real - share) > 1e-9:
+            return (
+                f"Not yet: probs gives token {token} the share {share:.3g}, but it is drafted "
+                f"with {real:.3g}. Hand over the very tensor that you draw from."
+            )
+    return "Right: told and drawn are one law, checked over every branch of chance."
+
+
+def check_draft_budget(budget: Callable[[int, int, float, int], int | None]) -> str:
+    """Notebook 06: ``budget(match, k, factor, max_depth)``, the most tokens that may be drafted."""
+    cases = [
+        (3, 8, 1.0, 24, 3, "a match of 3 tokens is trusted for 3"),
+        (3, 8, 1.5, 24, 4, "part of a token cannot be drafted: round down"),
+        (9, 4, 1.0, 24, 4, "k is the limit of every proposer"),
+        (20, 8, 1.0, 24, 4, "match and draft share the depth"),
+    ]
+    for *case, want, story in cases:
+        got = budget(*case)
+        if got is None:
+            return "Not yet: return a number of tokens."
+        if got != want:
+            return f"Not yet: {story}. budget{tuple(case)} should be {want}, not {got}."
+    return "Right: the smallest of three limits, in whole tokens."
+
+
+def check_vote(vote: Callable[[list[str]], tuple[str, float] | None]) -> str:
+    """Notebook 06: ``vote(followers)``, the most common of them and its share of the votes."""
+    for followers, want in ((["b", "a", "b"], ("b", 2 / 3)), (["x"], ("x", 1.0))):
+        got = vote(list(followers))
+        if got is None:
+            return "Not yet: return a token and its share."
+        if got[0] != want[0] or abs(got[1] - want[1]) > 1e-6:
+            return (
+                f"Not yet: vote({followers}) should be {want[0]!r} with {want[1]:.3g}, not {got}."
+            )
+    return "Right: the winner, and how sure the places are."
+
+
+def check_tokens_to_read(tokens_to_read: Callable[[int, int], int | None]) -> str:
+    """Notebook 08: ``tokens_to_read(k, accepted)`` is what a draft cache lacks after a step."""
+    for k, accepted in ((4, 0), (4, 3), (4, 4), (1, 1)):
+        got, want = tokens_to_read(k, accepted), 1 + (accepted == k)
+        if got is None:
+            return "Not yet: return a number."
+        if got != want:
+            story = (
+                "the last drafted token was never read, and there is the bonus"
+                if accepted == k
+                else "what was refused is cut away, so only the new pending token is missing"
+            )
+            return f"Not yet: k = {k}, accepted {accepted}: {story}."
+    return "Right: one token, or two after full acceptance."
+
+
+def check_break_even_tau(with_cost: float | None, without_cost: float | None) -> str:
+    """Notebook 08: tau that pays for a verification of 1.3 and 4 draft forwards of 0.25, or 0."""
+    if with_cost is None or without_cost is None:
+        return "Not yet: replace both None by numbers."
+    if abs(without_cost - 1.3) > 0.005:
+        return "Not yet: with free drafts a step still costs its verification."
+    if abs(with_cost - 2.3) > 0.005:
+        return "Not yet: a step costs one verification and four draft forwards."
+    return "Right: tau must pay for V + k c, and plain decoding gets one token for 1."

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.records import RowStep, Step
-from specdec_lab.decoding.trace import SUMMARY, Trace
+from specdec_lab.decoding.trace import SUMMARY, Trace, repeated_ngram_share
 from toys import Scripted, ToyTarget
 
 
@@ -142,3 +142,18 @@ def test_the_trace_of_a_run_agrees_with_its_tokens():
     ats = [step.at for step in got.trace.rows[0]]
     assert ats == sorted(ats)
     assert got.trace.total_seconds >= ats[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "n", "share"),
+    [
+        ([], 4, 0),
+        ([1, 2, 3], 4, 0),
+        (range(20), 4, 0),
+        ([1] * 13, 4, 0.9),  # ten 4-grams, all alike: nine stood there before
+        ([1, 2, 1, 2, 1], 2, 0.5),
+        ([7, 7, 8], 1, 1 / 3),
+    ],
+)
+def test_rep4_is_the_share_of_ngrams_already_written(tokens, n, share):
+    assert repeated_ngram_share(list(tokens), n) == pytest.approx(share)

@@ -203,9 +203,3 @@ def test_exercise_4_wants_a_high_tau_and_no_loop():
     assert "tau = 1.00" in exercises.check_own_prompt(slow)
     assert "only 5 tokens" in exercises.check_own_prompt(run(step(range(4), range(5), 4)))
     assert exercises.check_own_prompt(None).startswith("Not yet")
-
-
-def test_repeated_share_counts_what_stood_before():
-    assert exercises.repeated_share([1, 2, 3]) == 0
-    assert exercises.repeated_share(list(range(20))) == 0
-    assert exercises.repeated_share([1] * 13) == pytest.approx(0.9)
