@@ -135,7 +135,10 @@ def test_exact_relative_to_every_transform_along_the_drafted_path(sampling, rule
 
 
 def tokens_in_first_step(target, drafter, k, rule) -> float:
-    law = one_step(target, drafter, k, rule)(PROMPT, k + 1)
+    return mean_tokens(one_step(target, drafter, k, rule)(PROMPT, k + 1))
+
+
+def mean_tokens(law: dict) -> float:
     return sum(weight * len(tokens) for (tokens, _), weight in law.items())
 
 
@@ -187,7 +190,7 @@ def faults(rule, seeds=range(4), k=3) -> tuple[float, float]:
         apart = max(apart, total_variation(got, sequence_law(target_law, PROMPT, k + 1)))
         if not drafter.argmax and name != "fresh_draw_after_mismatch":  # that one matches
             due = leviathan_tokens(target_law, draft_law, k)
-            short = max(short, due - tokens_in_first_step(target, drafter, k, rule))
+            short = max(short, due - mean_tokens(step_law(PROMPT, k + 1)))
     return apart, short
 
 
