@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from specdec_lab.study.figures.style import METHODS, new_figure
 from specdec_lab.study.roofline import DEVICES, Device, step_work
@@ -57,16 +58,15 @@ def roofline(data: dict) -> Figure:
     figure = new_figure(7, 4)
     axes = figure.subplots()
     right = 4 * max(device.ridge, *(point["intensity"] for point in data["points"]))
-    line = [0.3, device.ridge, right]
-    roof = [min(x * device.bandwidth, device.flops) / scale for x in line]
-    axes.plot(line, roof, color=THEORY)
+    places = [0.3, device.ridge, right]
+    roof = [min(x * device.bandwidth, device.flops) / scale for x in places]
+    axes.plot(places, roof, color=THEORY)
     axes.axvline(device.ridge, color=PALE, lw=1, ls=":")
     for point in data["points"]:
         _point(axes, device, point, scale)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    low = min(0.6 * roof[0], *(0.5 * y for y in axes.lines[-1].get_ydata()))
-    axes.set(xlim=(line[0], right), ylim=(low, 3 * roof[-1]))
+    _logarithmic(axes)
+    low = min(0.6 * roof[0], *(0.4 * y for line in axes.lines[2:] for y in line.get_ydata()))
+    axes.set(xlim=(places[0], right), ylim=(low, 3 * roof[-1]))
     axes.set(xlabel="intensity, FLOP per byte read", ylabel=f"{unit} per second")
     axes.text(device.ridge, low * 1.2, f" ridge {device.ridge:.0f}", color=PALE, ha="left")
     axes.text(0.04, 0.9, "memory-bound", transform=axes.transAxes, color=PALE)
@@ -155,6 +155,16 @@ def describe_step(data: dict) -> str:
         f"{data['title']}. k = 4: {five:.2f} times a plain step, k = 16: {many:.2f} times; "
         f"the products are memory-bound {until}."
     )
+
+
+def _logarithmic(axes: Axes) -> None:
+    """Both axes logarithmic, with plain numbers at 1, 2 and 5."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _point(axes: Axes, device: Device, point: dict, scale: float) -> None:
