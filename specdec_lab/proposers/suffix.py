@@ -1,0 +1,213 @@
+"""Suffix decoding: copies from the row itself and from earlier answers, as far as it is sure.
+
+Oliaro et al. 2024, "SuffixDecoding" (arXiv 2411.04975). Like n-gram it needs no model and no
+training. Unlike n-gram it counts what followed *all* places that end like the row does, drafts
+longer the longer the match is, stops where the counts disagree, and remembers earlier requests.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec_lab.decoding.randomness import Randomness
+from specdec_lab.decoding.records import Context, Draft
+from specdec_lab.decoding.request import whole_number
+from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.proposers.base import Proposer
+from specdec_lab.proposers.suffix_counts import best_path
+from specdec_lab.proposers.suffix_history import (
+    MAX_REQUESTS,
+    MAX_TOKENS,
+    UNKNOWN,
+    History,
+    match_length,
+)
+
+MAX_DEPTH_LIMIT = 60  # the search packs one comparison per token into an int64
+
+
+class Suffix(Proposer):
+    """Drafts the most likely continuation of the row's last tokens, by counting.
+
+    The counts come from two sources: the row itself (*local*) and the texts of `history`
+    (*global*), the answers of earlier requests. For every match length m from ``min_match`` on,
+    the places that match at least m tokens vote token by token; the draft may have
+
+        min(k, floor(m * factor + offset), max_depth - m)
+
+    tokens, and ends before the token whose chance, the product of the vote shares, is below
+    ``min_token_prob``. The draft with the highest score, the sum of its chances, wins; ties go to
+    the longer match, and to the local source. See `suffix_counts` for what is counted: the row's
+    own tail is not, as nothing follows it. Of more than ``max_places`` places those with the
+    longest match are counted, the latest of them first.
+
+    `start` adds what the last run wrote to the history (all but a row's very last token, which no
+    proposer is told), unless ``remember_outputs`` is off; `remember` adds any text. The index is
+    rebuilt there too, so the history is fixed during a run. ``history`` is one to go on with, or
+    the path of a saved one; else ``history_tokens`` and ``max_requests`` are its budgets.
+
+    Raises ValueError for options out of range and for a file that is no history.
+    """
+
+    def __init__(
+        self,
+        max_depth: int = 24,
+        factor: float = 1.0,
+        offset: float = 0.0,
+        min_token_prob: float = 0.1,
+        min_match: int = 1,
+        max_places: int = 64,
+        history: History | str | Path | None = None,
+        history_tokens: int = MAX_TOKENS,
+        max_requests: int = MAX_REQUESTS,
+        remember_outputs: bool = True,
+        num_speculative_tokens: int = 8,
+    ) -> None:
+        self.max_depth = whole_number("max_depth", max_depth, least=2, most=MAX_DEPTH_LIMIT)
+        self.min_match = whole_number("min_match", min_match, least=1, most=max_depth - 1)
+        self.max_places = whole_number("max_places", max_places, least=1, most=1024)
+        self.factor, self.offset = _number("factor", factor, 0), _number("offset", offset)
+        self.min_token_prob = _number("min_token_prob", min_token_prob, 0, 1)
+        self.default_k = whole_number("num_speculative_tokens", num_speculative_tokens, least=0)
+        budgets = history_tokens, max_requests
+        if isinstance(history, str | Path):
+            history = History.load(history, *budgets)
+        self.history = History(*budgets) if history is None else history
+        self.remember_outputs = remember_outputs
+        self._heard: list[tuple[Tensor, Tensor]] = []
+        self._forget()
+
+    def remember(self, tokens: list[int] | Tensor) -> None:
+        """Add a text, such as an answer, to the global history; drafts use it from now on."""
+        self.history.remember(tokens)
+
+    def start(self, batch_size: int, max_length: int) -> None:
+        """Forgets the rows, after adding what they wrote to the history."""
+        if self.remember_outputs:
+            for text in _written(self._heard):
+                self.remember(text)
+        self._heard = []
+        self._forget()
+        self.history.index(self.max_depth - 1)
+
+    def observe(self, tokens: Tensor, counts: Tensor, hidden: dict[int, Tensor]) -> None:
+        """Notes what was kept: it may have lengthened each row by so many tokens."""
+        self._unseen += tokens.shape[1]
+        if self.remember_outputs:
+            self._heard.append((tokens, counts))
+
+    def propose(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        """The best continuation as a chain, tokens (B, k), one-hot (no probs)."""
+        tokens, lengths = context.tokens, context.lengths
+        rows = tokens.shape[0]
+        if k == 0:
+            return Draft.empty(rows, tokens.device)
+        sources = [self._local(tokens, lengths, k), *self._global(tokens, lengths, k)]
+        matched, following = (torch.cat(parts) for parts in zip(*sources, strict=True))
+        match = torch.arange(self.min_match, self.max_depth, device=tokens.device)  # (M,)
+        path = best_path(matched, following, match, self._budgets(match, k), self.min_token_prob)
+        score = path.score.view(-1, rows)  # (1 or 2, B), the local one first
+        best = torch.zeros_like(lengths)
+        if len(sources) > 1:
+            best = (score[1] > score[0]).long()
+        pick = best * rows + torch.arange(rows, device=tokens.device)
+        drafted, count = path.tokens[pick], path.count[pick]
+        return Draft(drafted.clamp(min=0), count)
+
+    def _budgets(self, match: Tensor, k: int) -> Tensor:
+        """How many tokens may be drafted for each match length, (M,)."""
+        wanted = (match.double() * self.factor + self.offset).floor()
+        return torch.minimum(wanted, self.max_depth - match).clamp(max=k)
+
+    def _local(self, tokens: Tensor, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Match lengths (B, R) and continuations (B, R, k) of the best places in the row itself."""
+        width = tokens.shape[1]
+        matched = self._match_lengths(tokens, lengths).clamp(max=self.max_depth - 1)
+        order = torch.arange(width, device=tokens.device)
+        ranked = matched * width + order  # (B, L)
+        if width < self.max_places:
+            ranked = torch.nn.functional.pad(ranked, (0, self.max_places - width))
+        best = ranked.topk(self.max_places).values  # (B, R)
+        behind = (best % width)[..., None] + torch.arange(1, k + 1, device=tokens.device)
+        found = tokens.gather(1, behind.clamp(max=width - 1).flatten(1)).view(behind.shape)
+        following = torch.where(behind < lengths[:, None, None], found, -1)  # (B, R, k)
+        return best.div(width, rounding_mode="floor"), following
+
+    def _global(self, tokens: Tensor, lengths: Tensor, k: int) -> list[tuple[Tensor, Tensor]]:
+        """The same of the best places in the history; an empty list if there is no history."""
+        index = self.history.index(self.max_depth - 1, tokens.device)
+        if index is None:
+            return []
+        places, matched = index.find(_tails(tokens, lengths, index.depth), self.max_places)
+        behind = places[..., None] + torch.arange(1, k + 1, device=tokens.device)  # (B, R, k)
+        found = index.text[behind.clamp(max=index.text.shape[0] - 2)]
+        inside = (found >= 0).long().cumprod(-1)  # not beyond the end of its own text
+        return [(matched, found * inside - (1 - inside))]
+
+    def _match_lengths(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """How many tokens up to each position equal the row's last ones, (B, L).
+
+        Followed token by token: one comparison of the row with each new token. Only after a start,
+        or if nobody told of new tokens, everything is compared with the whole tail.
+        """
+        width = tokens.shape[1]
+        known = self._matched is not None and self._matched.shape == tokens.shape
+        if not known or not 0 < self._unseen < self.max_depth:
+            self._matched = _all_match_lengths(tokens, lengths, self.max_depth - 1)
+        else:
+            columns = torch.arange(width, device=tokens.device)
+            for ahead in range(self._unseen):
+                place = (self._seen + ahead)[:, None]  # (B, 1)
+                new = tokens.gather(1, place.clamp(max=width - 1))
+                longer = self._matched.roll(1, dims=1) + 1
+                longer = longer * ((tokens == new) & (columns < place))
+                self._matched = torch.where(place < lengths[:, None], longer, self._matched)
+        self._seen, self._unseen = lengths, 0
+        return self._matched
+
+    def _forget(self) -> None:
+        self._matched: Tensor | None = None  # (B, L) for the first _seen (B,) tokens of each row
+        self._seen: Tensor | None = None
+        self._unseen = 0  # at most so many tokens have come since
+
+
+def _tails(tokens: Tensor, lengths: Tensor, depth: int) -> Tensor:
+    """The last tokens of each row, the last one first, (B, depth); UNKNOWN beyond its start."""
+    places = lengths[:, None] - 1 - torch.arange(depth, device=tokens.device)
+    return torch.where(places >= 0, tokens.gather(1, places.clamp(min=0)), UNKNOWN)
+
+
+def _all_match_lengths(tokens: Tensor, lengths: Tensor, depth: int) -> Tensor:
+    """Match length of every position before the last, at most ``depth``, from scratch: (B, L)."""
+    padded = torch.nn.functional.pad(tokens, (depth - 1, 0), value=-1)
+    windows = padded.unfold(1, depth, 1).flip(-1)  # (B, L, depth), each position's past
+    matched = match_length(windows == _tails(tokens, lengths, depth)[:, None])
+    before = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None] - 1
+    return matched * before
+
+
+def _written(heard: list[tuple[Tensor, Tensor]]) -> list[list[int]]:
+    """What each row wrote, from what `observe` was told of prompt and steps."""
+    if len(heard) < 2:
+        return []
+    texts: list[list[int]] = [[] for _ in heard[0][1]]
+    for tokens, counts in heard[1:]:
+        for text, row, count in zip(texts, tokens.tolist(), counts.tolist(), strict=True):
+            text.extend(row[:count])
+    return [text[1:] for text in texts]  # the first one is the prompt's last token
+
+
+def _number(name: str, value: object, least: float = -inf, most: float = inf) -> float:
+    """``value`` as a float if it is a number in the bounds; else ValueError."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        above = f" of at least {least:g}" if least > -inf else ""
+        bounds = f" from {least:g} to {most:g}" if most < inf else above
+        raise ValueError(f"{name} must be a number{bounds}, not {value!r}.")
+    return float(value)
