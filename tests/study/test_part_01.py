@@ -80,7 +80,7 @@ def test_a_step_of_one_sequence_is_memory_bound_on_a_gpu():
 def test_a_full_batch_has_no_free_row():
     data = step_data(ARCH, "H100", batch=512, context=0)
     assert data["cost"] == pytest.approx(data["rows"])
-    assert "not even for one row" in describe_step(data)
+    assert "compute-bound from the first row" in describe_step(data)
 
 
 def test_the_ridge_is_drawn_where_it_is_in_sight():

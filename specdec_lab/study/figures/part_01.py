@@ -150,10 +150,11 @@ def describe_step(data: dict) -> str:
     """The picture in words: the setting, the cost of five and 17 rows, and the ridge."""
     five, many = (data["cost"][data["rows"].index(n)] for n in (5, 17))
     ridge = data["ridge_rows"]
-    until = f"up to {int(ridge)} rows a sequence" if ridge >= 1 else "not even for one row"
+    until = f"memory-bound up to {int(ridge)} rows a sequence"
+    bound = until if ridge >= 1 else "compute-bound from the first row on"
     return (
         f"{data['title']}. k = 4: {five:.2f} times a plain step, k = 16: {many:.2f} times; "
-        f"the products are memory-bound {until}."
+        f"the products are {bound}."
     )
 
 
