@@ -27,7 +27,7 @@ from specdec_lab.proposers.suffix_history import (
     match_length,
 )
 
-MAX_DEPTH_LIMIT = 60  # the search packs one comparison per token into an int64
+MAX_DEPTH_LIMIT = 64  # Arctic's default; longer matches are as good as sure
 
 
 class Suffix(Proposer):
@@ -146,9 +146,9 @@ class Suffix(Proposer):
             return []
         places, matched = index.find(_tails(tokens, lengths, index.depth), self.max_places)
         behind = places[..., None] + torch.arange(1, k + 1, device=tokens.device)  # (B, R, k)
-        found = index.text[behind.clamp(max=index.text.shape[0] - 2)]
+        found = index.text[behind.clamp(max=index.text.shape[0] - 1)]
         inside = (found >= 0).long().cumprod(-1)  # not beyond the end of its own text
-        return [(matched, found * inside - (1 - inside))]
+        return [(matched.clamp(max=self.max_depth - 1), found * inside - (1 - inside))]
 
     def _match_lengths(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """How many tokens up to each position equal the row's last ones, (B, L).

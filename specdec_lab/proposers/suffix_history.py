@@ -20,7 +20,9 @@ from torch import Tensor
 from specdec_lab.decoding.request import whole_number
 
 MAX_TOKENS, MAX_REQUESTS = 100_000, 10_000
-NOTHING, UNKNOWN, ABOVE_ALL = -1, -2, 2**62  # between texts, before a row's start, padding
+NOTHING, UNKNOWN = -1, -2  # between texts, and before the start of a row
+WORD, BITS = 3, 21  # tokens packed into one int64, and the bits of each
+LARGEST = 2**BITS - 3
 FORMAT = {"format": "specdec_lab suffix history 1"}
 
 
@@ -45,8 +47,8 @@ class History:
     def remember(self, tokens: Sequence[int] | Tensor) -> None:
         """Add a text, a sequence of token ids; ValueError for anything else."""
         text = torch.as_tensor(tokens, dtype=torch.long).detach().cpu().clone()
-        if text.ndim != 1 or (text < 0).any():
-            raise ValueError("A text to remember must be one list of token ids, none below 0.")
+        if text.ndim != 1 or ((text < 0) | (text > LARGEST)).any():
+            raise ValueError(f"A text to remember must be one list of ids from 0 to {LARGEST}.")
         if self.max_requests:
             self._add(text[max(len(text) - self.max_tokens, 0) :])
 
@@ -60,13 +62,14 @@ class History:
         self._index = None
 
     def index(self, depth: int, device: torch.device | None = None) -> Index | None:
-        """The suffix array over all texts, comparing ``depth`` tokens; None if nothing is there.
+        """The suffix array over all texts, comparing at least ``depth`` tokens; None if there is no
+        place in them.
 
         Built when asked for after a change, else kept; moved to ``device`` if that is named.
         """
-        if not self._texts:
+        if self.num_tokens == len(self._texts):  # at most one token each: nothing follows anything
             return None
-        if self._index is None or self._index.depth != depth:
+        if self._index is None or self._index.depth < depth:
             self._index = Index.build(list(self._texts), depth)
         if device is not None and self._index.text.device != device:
             self._index = self._index.to(device)
@@ -94,35 +97,43 @@ class History:
 class Index:
     """The suffix array: positions of ``text`` that have a next token, sorted by what they end.
 
-    ``order`` is padded to one less than a power of two, so that the search needs no bounds.
+    What a position ends, its *past*, is read backwards in words of three tokens, then in pairs of
+    words, pairs of pairs, ...: ``levels`` holds the different words or pairs, sorted. So a row is
+    looked up in as many steps as there are levels. ``ranks`` are twice the ranks of the places.
     """
 
-    text: Tensor  # (T,) all texts, NOTHING between them, ABOVE_ALL at the end
-    order: Tensor  # (2^h - 1,)
-    num_places: int
-    depth: int
+    text: Tensor  # (T,) all texts, NOTHING around them
+    order: Tensor  # (P,)
+    ranks: Tensor  # (P,)
+    levels: tuple[Tensor, ...]
+
+    @property
+    def depth(self) -> int:
+        """How many tokens are compared."""
+        return WORD * 2 ** (len(self.levels) - 1)
 
     @staticmethod
     def build(texts: list[Tensor], depth: int) -> Index:
-        """Sorts by prefix doubling: after i rounds by 2^i tokens, until ``depth`` are compared."""
+        """Sorts by prefix doubling, until at least ``depth`` tokens are compared."""
         gap = torch.tensor([NOTHING])
-        pieces = [piece for text in texts for piece in (gap, text)]
-        text = torch.cat([*pieces, gap, torch.tensor([ABOVE_ALL])])
-        rank, compared = text.unique(return_inverse=True)[1], 1
-        while compared < depth:
-            earlier = rank.new_zeros(rank.shape)
-            earlier[compared:] = rank[:-compared]
-            rank = (rank * len(rank) + earlier).unique(return_inverse=True)[1]
+        text = torch.cat([piece for text in texts for piece in (gap, text)] + [gap])
+        key = _packed(torch.stack([_moved(text, n, NOTHING) for n in range(WORD)], -1))
+        levels, compared = [], WORD
+        while True:
+            level, rank = key.unique(return_inverse=True)
+            levels.append(level)
+            if compared >= depth:
+                break
+            key = _paired(2 * rank, 2 * _moved(rank, compared, rank[0]), level)
             compared *= 2
         places = ((text[:-1] >= 0) & (text[1:] >= 0)).nonzero().squeeze(1)
-        order = places[rank[places].argsort(stable=True)]
-        spare = 2 ** max(len(places).bit_length(), 1) - 1 - len(places)
-        order = torch.cat([order, torch.full((spare,), len(text) - 1)])
-        return Index(text, order, len(places), depth)
+        ranks, order = (2 * rank[places]).sort(stable=True)
+        return Index(text, places[order], ranks, tuple(levels))
 
     def to(self, device: torch.device) -> Index:
         """The same index on a device."""
-        return Index(self.text.to(device), self.order.to(device), self.num_places, self.depth)
+        levels = tuple(level.to(device) for level in self.levels)
+        return Index(self.text.to(device), self.order.to(device), self.ranks.to(device), levels)
 
     def find(self, tails: Tensor, num_places: int) -> tuple[Tensor, Tensor]:
         """The places that end most like the rows: positions and match lengths, both (B, R).
@@ -131,30 +142,46 @@ class Index:
         start. Longest match first, then the latest. Where more than ``num_places`` match equally
         well, those whose past is the most similar in sorting order stand for all.
         """
-        back = torch.arange(self.depth, device=tails.device)
-        start = self._count_below(tails, back)
+        start = torch.searchsorted(self.ranks, self._rank(tails))
         around = torch.arange(-num_places, num_places, device=tails.device)
         around = start[:, None] + around  # (B, 2R)
-        inside = (around >= 0) & (around < self.num_places)
+        inside = (around >= 0) & (around < self.order.shape[0])
         places = self.order[around.clamp(0, self.order.shape[0] - 1)]
+        back = torch.arange(self.depth, device=tails.device)
         past = self.text[(places[..., None] - back).clamp(min=0)]  # (B, 2R, depth)
         matched = match_length(past == tails[:, None]) * inside
         size = self.text.shape[0]
         best = (matched * size + places).topk(num_places).values  # (B, R)
         return best % size, best.div(size, rounding_mode="floor")
 
-    def _count_below(self, tails: Tensor, back: Tensor) -> Tensor:
-        """How many sorted positions stand before each tail, (B,): one binary search for all."""
-        weights = 2 ** (self.depth - 1 - back)  # the first difference outweighs all later ones
-        below = tails.new_zeros(tails.shape[0])
-        step = (self.order.shape[0] + 1) // 2
-        while step:
-            place = self.order[below + step - 1]  # (B,)
-            past = self.text[(place[:, None] - back).clamp(min=0)]  # (B, depth)
-            smaller = ((past - tails).sign() * weights).sum(1) < 0
-            below = below + smaller * step
-            step //= 2
-        return below
+    def _rank(self, tails: Tensor) -> Tensor:
+        """Twice the rank of each tail, (B,); what does not occur stands between: it is odd."""
+        key = _packed(tails.unflatten(1, (-1, WORD)))  # (B, depth / WORD)
+        for number, level in enumerate(self.levels):
+            place = torch.searchsorted(level, key)
+            known = level[place.clamp(max=level.shape[0] - 1)] == key
+            rank = 2 * place - 1 + known
+            if number < len(self.levels) - 1:
+                key = _paired(rank[:, 0::2].contiguous(), rank[:, 1::2], level)
+        return rank.squeeze(1)
+
+
+def _moved(values: Tensor, places: int, fill: int | Tensor) -> Tensor:
+    """``values`` moved back by some places, ``fill`` where nothing is left."""
+    return torch.cat([torch.zeros_like(values[:places]) + fill, values[: -places or None]])[
+        : len(values)
+    ]
+
+
+def _packed(words: Tensor) -> Tensor:
+    """Words of three tokens (..., 3) as one number each, in the same order."""
+    first, second, third = (words - UNKNOWN).unbind(-1)
+    return (first << 2 * BITS) + (second << BITS) + third
+
+
+def _paired(first: Tensor, second: Tensor, level: Tensor) -> Tensor:
+    """Two doubled ranks within a level as one number, in the order of pairs."""
+    return first * (2 * level.shape[0] + 2) + second
 
 
 def match_length(equal: Tensor) -> Tensor:
@@ -175,8 +202,8 @@ def _read(path: Path) -> tuple[Tensor, Tensor]:
             raise SafetensorError("its lengths do not fit its tokens")
         if tokens.is_floating_point() or lengths.dtype != torch.long:
             raise SafetensorError("its numbers are not whole")
-        if (tokens < 0).any() or (lengths < 1).any():
-            raise SafetensorError("a number in it is too small")
+        if ((tokens < 0) | (tokens > LARGEST)).any() or (lengths < 1).any():
+            raise SafetensorError("a number in it is out of range")
     except SafetensorError as error:
         raise ValueError(
             f"{path} is no suffix history ({error}); delete it and save a new one."

@@ -221,9 +221,9 @@ def test_a_search_with_few_places_finds_the_longest_matches():
     texts = [torch.randint(0, 4, (200,), generator=generator).tolist() for _ in range(4)]
     rows = [torch.randint(0, 4, (30,), generator=generator).tolist() for _ in range(5)]
     proposer = remembering(texts, max_depth=9)
-    tails = torch.tensor([row[:-9:-1] for row in rows])
     index = proposer.history.index(8)
-    _, matched = index.find(tails, 6)
+    tails = torch.tensor([row[: -index.depth - 1 : -1] for row in rows])
+    matched = index.find(tails, 6)[1].clamp(max=8)
     expected = [[match for match, _ in sources(row, proposer)[1][:6]] for row in rows]
     assert matched.tolist() == expected
 
@@ -372,8 +372,8 @@ def test_the_tree_reads_nothing_on_the_host():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"max_depth": 1}, "max_depth must be a whole number, from 2 to 60, not 1"),
-        ({"max_depth": 61}, "max_depth must be a whole number, from 2 to 60, not 61"),
+        ({"max_depth": 1}, "max_depth must be a whole number, from 2 to 64, not 1"),
+        ({"max_depth": 65}, "max_depth must be a whole number, from 2 to 64, not 65"),
         ({"min_match": 24}, "min_match must be a whole number, from 1 to 23, not 24"),
         ({"factor": -1}, "factor must be a number of at least 0, not -1"),
         ({"offset": "two"}, "offset must be a number, not 'two'"),
