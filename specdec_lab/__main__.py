@@ -10,7 +10,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,8 +110,8 @@ def _declare_speculation(group: argparse._ArgumentGroup) -> None:
     add(
         "--method",
         default="ngram",
-        help="how drafts are made: ngram (default), none, the dotted path of a class, or a JSON "
-        'object with options, \'{"method": "ngram", "max_n": 4}\'',
+        help="how drafts are made: ngram (default), draft_model, none, the dotted path of a class, "
+        'or a JSON object with options, \'{"method": "ngram", "max_n": 4}\'',
     )
     add("--k", type=int, help="drafted tokens per step; the method's own number if left out")
     add("--verify", default="auto", metavar="RULE", help="auto (default), match, reject or block")
@@ -128,11 +129,12 @@ def _declare_sampling(group: argparse._ArgumentGroup) -> None:
 def _generate(args: argparse.Namespace) -> None:
     """let the model answer a prompt, and report how the drafts fared"""
     prompt, sampling = _read_prompt(args), _sampling(args)
-    proposer = _proposer(args.method)
     from specdec_lab.decoding.checkpoint import load_target
     from specdec_lab.decoding.decode import stream
 
-    target = load_target(args.model)
+    load = cache(lambda: load_target(args.model))
+    proposer = _proposer(args.method, load)
+    target = load()
     steps = stream(
         target,
         [target.encode_chat(prompt, prefix=args.prefix, system=args.system)],
@@ -171,17 +173,17 @@ def _sampling(args: argparse.Namespace) -> Sampling:
     )
 
 
-def _proposer(method: str) -> Proposer | None:
+def _proposer(method: str, target: Callable[[], Target]) -> Proposer | None:
     """The proposer of a name, a dotted path or a JSON object."""
     from specdec_lab.proposers import load_proposer
 
     if not method.lstrip().startswith("{"):
-        return load_proposer(method)
+        return load_proposer(method, target)
     try:
         config = json.loads(method)
     except json.JSONDecodeError as error:
         raise ValueError(f'--method is no JSON object ({error}); quote its words with "') from error
-    return load_proposer(config)
+    return load_proposer(config, target)
 
 
 def _print_json(target: Target, steps: Iterator[Step]) -> None:

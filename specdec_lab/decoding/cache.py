@@ -19,8 +19,12 @@ class KVCache:
     ``entries`` is (layers, B * capacity + 1, 2 * kv_heads, head_dim): slot ``s`` of row ``b`` lies
     at ``b * capacity + s``, keys before values, and the one extra place takes whatever would lie
     beyond a row's capacity. ``lengths`` is (B,) int64. ``max_used`` is an upper bound of
-    ``lengths.max()`` that is known without reading the device.
+    ``lengths.max()`` that is known without reading the device. ``key_block`` is what the number of
+    slots that attention reads is rounded up to; a cache whose rows need not be bit-identical may
+    have it smaller.
     """
+
+    key_block = KEY_BLOCK
 
     def __init__(
         self,
@@ -61,7 +65,7 @@ class KVCache:
         """How many slots of every row attention must read when ``num_nodes`` more are written:
         whole blocks of keys.
         """
-        return min(round_up(self.max_used + num_nodes, KEY_BLOCK), self.capacity)
+        return min(round_up(self.max_used + num_nodes, self.key_block), self.capacity)
 
     def write(self, layer: int, places: Tensor, keys_values: Tensor) -> None:
         """Store ``keys_values`` (B * num_nodes, 2 * kv_heads, head_dim) at a layer's ``places``."""

@@ -73,6 +73,10 @@ class PackedLinear(nn.Module):
         alone = _packed_product(rows[:1], self.weight, None)
         return torch.equal(alone, _packed_product(rows, self.weight, None)[:1])
 
+    def unpacked(self) -> Tensor:
+        """The weight (out, in) as it was before packing."""
+        return self.weight.to_dense() if self.packed else self.weight
+
     def forward(self, x: Tensor) -> Tensor:
         """``x @ W.T + b`` for ``x`` of shape (..., in); returns (..., out)."""
         num_rows = x.numel() // self.in_features

@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from specdec_lab.decoding.target import Target
     from specdec_lab.proposers.base import Proposer
 
 METHODS = {  # method -> module : class
     "ngram": "specdec_lab.proposers.ngram:NGram",
+    "suffix": "specdec_lab.proposers.suffix:Suffix",
+    "draft_model": "specdec_lab.proposers.draft_model:DraftModel",
 }
-ELSEWHERE = ("suffix", "draft_model", "pard", "mlp_speculator", "mtp", "eagle")  # not built yet
+ELSEWHERE = ("pard", "mlp_speculator", "mtp", "eagle")  # not built yet
 OTHER_WORDS = {  # what other programs and papers say
     "prompt_lookup": "ngram",
     "lookup": "ngram",
@@ -29,17 +32,30 @@ OTHER_WORDS = {  # what other programs and papers say
     "plain": "none",
     "off": "none",
 }
-VLLM_OPTIONS = {"prompt_lookup_min": "min_n", "prompt_lookup_max": "max_n"}
+VLLM_OPTIONS = {
+    "prompt_lookup_min": "min_n",
+    "prompt_lookup_max": "max_n",
+    "suffix_decoding_max_tree_depth": "max_depth",
+    "suffix_decoding_max_spec_factor": "factor",
+    "suffix_decoding_max_spec_offset": "offset",
+    "suffix_decoding_min_token_prob": "min_token_prob",
+    "suffix_decoding_max_cached_requests": "max_requests",
+    "draft_sample_method": "drafting",
+}
 
 
-def load_proposer(config: str | Mapping[str, object] | None) -> Proposer | None:
+def load_proposer(
+    config: str | Mapping[str, object] | None,
+    target: Target | Callable[[], Target] | None = None,
+) -> Proposer | None:
     """The proposer that ``config`` describes; None (plain decoding) for the method "none".
 
     ``config`` is a method's name or a mapping such as ``{"method": "ngram", "max_n": 4}``: the
     method and its options, vLLM's option names included. ``num_speculative_tokens`` sets how many
     tokens are drafted when `generate` is given no k. A dotted path, "package.module.Class", makes
     that class with the options as keyword arguments; it needs a `propose` and nothing else.
-    Raises ValueError for an unknown method or option, with the right word.
+    ``target``, or a function that loads it, is asked for only where the class has an argument of
+    that name. Raises ValueError for an unknown method or option, with the right word.
     """
     method, options = _read(config)
     if method == "none":
@@ -47,7 +63,7 @@ def load_proposer(config: str | Mapping[str, object] | None) -> Proposer | None:
     default_k = options.pop("num_speculative_tokens", None)
     make = _plug_in(method) if "." in method else _built_in(method)
     _check_options(method, make, options)
-    proposer = make(**options)
+    proposer = make(**options, **_wanted_target(method, make, target))
     if not callable(getattr(proposer, "propose", None)):
         raise ValueError(f"{method} is no proposer: it needs a method propose(context, k, ...)")
     if default_k is not None:
@@ -108,11 +124,25 @@ def _check_options(
     if not callable(make):
         raise ValueError(f"{method} is no class; give the path of one, package.module.Class")
     signature = inspect.signature(make)
+    names = dict.fromkeys((*signature.parameters, "num_speculative_tokens"))
+    besides = {"target": None} if "target" in names else {}  # no option: the caller's own argument
     try:
-        signature.bind(**options)
+        signature.bind(**options, **besides)
     except TypeError as error:
-        names = ", ".join(dict.fromkeys((*signature.parameters, "num_speculative_tokens")))
-        raise ValueError(f"{method} {error}; its options are {names}") from None
+        words = ", ".join(name for name in names if name not in besides)
+        raise ValueError(f"{method} {error}; its options are {words}") from None
+
+
+def _wanted_target(
+    method: str, make: Callable[..., Proposer], target: Target | Callable[[], Target] | None
+) -> dict[str, Target]:
+    """The target as an argument of ``make``, where it has one of that name."""
+    wanted = inspect.signature(make).parameters.get("target")
+    if wanted is None or (target is None and wanted.default is not inspect.Parameter.empty):
+        return {}
+    if target is None:
+        raise ValueError(f"{method} needs the target too; call load_proposer(config, target)")
+    return {"target": target() if callable(target) else target}
 
 
 def _unknown(method: str) -> str:

@@ -27,6 +27,14 @@ def logits_behind(target: Target, ids: Sequence[int], num_places: int = 1) -> Te
     return target.score(cache, tokens[:, first], Draft(behind, count)).logits[0].double()
 
 
+def logits_along(target: Target, ids: Sequence[int], num_places: int, rows: int = 8) -> Tensor:
+    """As `logits_behind`, but in forwards of ``rows`` tokens: few enough for low-bit products."""
+    ends = range(len(ids), len(ids) - num_places, -rows)
+    left = [min(rows, num_places - (len(ids) - end)) for end in ends]
+    pieces = [logits_behind(target, ids[:end], n) for end, n in zip(ends, left, strict=True)]
+    return torch.cat(pieces[::-1])
+
+
 def most_probable(target_probs: Tensor, draft_probs: Tensor, number: int = 12) -> list[int]:
     """The ``number`` tokens that either law (V,) finds most probable, by the larger of the two."""
     return torch.maximum(target_probs, draft_probs).topk(number).indices.tolist()

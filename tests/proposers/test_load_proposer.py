@@ -11,7 +11,10 @@ import pytest
 from specdec_lab.decoding.records import Draft
 from specdec_lab.proposers import ELSEWHERE, METHODS, OTHER_WORDS, load_proposer
 from specdec_lab.proposers.base import Proposer
+from specdec_lab.proposers.draft_model import DraftModel
 from specdec_lab.proposers.ngram import NGram
+from specdec_lab.proposers.suffix import Suffix
+from toys import random_target
 
 
 class Nothing:
@@ -23,6 +26,15 @@ class Nothing:
     def propose(self, context, k, sampling, randomness):
         """An empty draft."""
         return Draft.empty(context.tokens.shape[0])
+
+
+class Reader:
+    """A plug-in that wants the target, or can do without."""
+
+    def __init__(self, target=None, width: int = 2) -> None:
+        self.target = target
+
+    propose = Nothing.propose
 
 
 class Mute:
@@ -58,6 +70,21 @@ def test_ngram_with_our_names_and_with_those_of_vllm():
     assert load_proposer("ngram").default_k == NGram().default_k
 
 
+def test_suffix_with_our_names_and_with_those_of_vllm():
+    ours = {"max_depth": 20, "factor": 2.0, "min_token_prob": 0.2, "max_requests": 5}
+    vllm = {
+        "suffix_decoding_max_tree_depth": 20,
+        "suffix_decoding_max_spec_factor": 2.0,
+        "suffix_decoding_min_token_prob": 0.2,
+        "suffix_decoding_max_cached_requests": 5,
+    }
+    for options in (ours, vllm):
+        proposer = load_proposer({"method": "suffix", "num_speculative_tokens": 6, **options})
+        assert isinstance(proposer, Suffix)
+        assert (proposer.max_depth, proposer.factor, proposer.min_token_prob) == (20, 2.0, 0.2)
+        assert (proposer.history.max_requests, proposer.default_k) == (5, 6)
+
+
 def test_a_plug_in_by_its_path(plug_in):
     proposer = load_proposer(
         {"method": f"{plug_in}.Nothing", "width": 3, "num_speculative_tokens": 6}
@@ -66,6 +93,32 @@ def test_a_plug_in_by_its_path(plug_in):
     assert type(load_proposer(f"{plug_in}.Nothing")) is Nothing
     vllm = {"method": "custom_class", "model": f"{plug_in}.Nothing"}
     assert type(load_proposer(vllm)) is Nothing
+
+
+def test_the_target_goes_to_whoever_has_an_argument_of_that_name(plug_in):
+    target, asked = object(), []
+    path = f"{plug_in}.Reader"
+    assert load_proposer(path).target is None
+    assert load_proposer(path, target).target is target
+    assert load_proposer({"method": path, "width": 1}, lambda: target).target is target
+    load_proposer("ngram", lambda: asked.append("loaded"))
+    assert asked == []
+
+
+def test_a_draft_model_needs_the_target_and_says_so():
+    with pytest.raises(ValueError, match=r"draft_model needs the target.*\(config, target\)"):
+        load_proposer("draft_model")
+    with pytest.raises(ValueError, match="its options are model, drafting, num_speculative_tokens"):
+        load_proposer({"method": "draft_model", "width": 1})
+    config = {
+        "method": "draft_model",
+        "model": "int8",
+        "draft_sample_method": "greedy",
+        "num_speculative_tokens": 3,
+    }
+    proposer = load_proposer(config, random_target())
+    assert isinstance(proposer, DraftModel)
+    assert (proposer.drafting, proposer.default_k) == ("greedy", 3)
 
 
 @pytest.mark.parametrize("path", ["Mute", "Absent", "pytest"])
@@ -77,12 +130,13 @@ def test_a_path_to_no_proposer_gets_a_sentence(plug_in, path):
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        ("draft", ["'draft_model'", "not in this version", "ngram"]),
+        ("draft", ["'draft_model'"]),
+        ("eagle3", ["'eagle'", "not in this version", "ngram"]),
         ("prompt_lookup", ["'ngram'"]),
         ("Prompt-Lookup", ["'ngram'"]),
         ("ngarm", ["'ngram'"]),
         ("eagel", ["'eagle'", "not in this version"]),
-        ("zzz", ["ngram, none"]),
+        ("zzz", ["use ngram,", "none or"]),
         ("no.such.module", ["package.module.Class"]),
     ],
 )
@@ -97,7 +151,7 @@ def test_a_wrong_word_gets_the_right_one(method, words):
 
 @pytest.mark.parametrize("method", [*ELSEWHERE, *OTHER_WORDS])
 def test_every_known_word_is_answered(method):
-    with pytest.raises(ValueError, match="use ngram, none"):
+    with pytest.raises(ValueError, match=r"use ngram, .*none"):
         load_proposer(method)
 
 
@@ -121,7 +175,7 @@ def test_a_wrong_config_gets_a_sentence(config, sentence):
 def test_the_menu_holds_what_is_built():
     assert not set(METHODS) & set(ELSEWHERE)
     for method in METHODS:
-        assert isinstance(load_proposer(method), Proposer)
+        assert isinstance(load_proposer(method, random_target()), Proposer)
 
 
 def test_a_proposer_without_propose_says_what_it_needs():

@@ -1,0 +1,185 @@
+"""A draft model: a smaller or cheaper model writes k tokens, one after the other.
+
+Leviathan et al. (2023) and Chen et al. (2023). Any Llama-shaped model with the target's tokenizer
+will do. Where there is no small sibling, the target drafts for itself with its weights rounded to 4
+or 8 bits (``int4``, ``int8``): rounding is lossy for a target and lossless for a draft.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lab.decoding.checkpoint import load_target
+from specdec_lab.decoding.low_bit import LOW_BITS, low_bit_copy
+from specdec_lab.decoding.randomness import Lane, Randomness
+from specdec_lab.decoding.records import Context, Draft
+from specdec_lab.decoding.request import whole_number
+from specdec_lab.decoding.sampling import History, Sampling, history_of
+from specdec_lab.decoding.target import Target
+from specdec_lab.proposers.base import Proposer
+
+DRAFTING = ("probabilistic", "greedy")
+CATCH_UP = 2  # tokens that a draft cache lacks at most when every step is proposed for
+KEY_BLOCK = 64  # slots; rows of a draft need not be bit-identical, so few keys are read
+
+
+class DraftModel(Proposer):
+    """Drafts chains with a model of its own, which keeps a cache in step with the target's.
+
+    ``model`` is ``int4`` or ``int8`` (the target itself, rounded), the name or folder of a
+    checkpoint, or a Target. ``drafting`` is ``probabilistic``: tokens are drawn from the draft's
+    law under the request's own sampling, and that law goes with the draft; or ``greedy``: the most
+    probable token, one-hot. At temperature 0 both are greedy.
+
+    The cache invariant: between steps it holds every committed token but the pending one, or one
+    fewer: the last token of a draft is never read, so after full acceptance a step reads two.
+    Raises ValueError for a model with another tokenizer.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        model: str | os.PathLike | Target = "int4",
+        drafting: str = "probabilistic",
+        num_speculative_tokens: int = 4,
+    ) -> None:
+        if drafting not in DRAFTING:
+            raise ValueError(f"drafting must be one of {', '.join(DRAFTING)}, not {drafting!r}")
+        self.default_k = whole_number("num_speculative_tokens", num_speculative_tokens, least=0)
+        self.drafting = drafting
+        self.model = _draft_of(target, model)
+        check_same_tokenizer(target, self.model)
+        self.vocab_size = target.vocab_size
+        self.num_shared = _num_shared_ids(target, self.model)
+        self._cache = None
+
+    @property
+    def num_read(self) -> Tensor:
+        """How many tokens of each row the draft's cache holds, (B,)."""
+        return self._cache.lengths
+
+    def start(self, batch_size: int, max_length: int) -> None:
+        """An empty cache; what earlier requests left is gone."""
+        self._cache = self.model.start(batch_size, max_length)
+        self._cache.key_block = KEY_BLOCK
+        self._committed = None
+
+    @torch.no_grad()
+    def observe(self, tokens: Tensor, counts: Tensor, hidden: dict[int, Tensor]) -> None:
+        """Reads the prompt the first time; later forgets what was drafted and not kept."""
+        counts = counts.to(self.model.device)
+        if self._committed is None:
+            self.model.prefill(self._cache, self._readable(tokens), counts)
+            self._committed = counts  # (B,) tokens but the pending one
+        else:
+            self._committed = self._committed + counts
+            self._cache.roll_back(self._committed)
+
+    @torch.no_grad()
+    def propose(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        """``k`` tokens a row, (B, k); with their laws (B, k, V), unless they are greedy."""
+        if self._cache is None:
+            raise ValueError("A draft model has to be told of the prompt: call start and observe.")
+        greedy = self.drafting == "greedy" or sampling.is_greedy
+        sampling = replace(sampling, temperature=0.0) if greedy else sampling
+        draft = Draft.empty(len(context.lengths), context.lengths.device)
+        laws: list[Tensor] = []
+        for place in range(k):
+            newest = draft.tokens[:, -1:]  # (B, 1), (B, 0) at first
+            logits = self._read(newest) if place else self._catch_up(context)
+            logits = self._over_target_ids(logits).to(newest.device)  # (B, V)
+            history = _newest(history_of(sampling, context, draft, self.vocab_size))
+            if greedy:
+                drawn = sampling.choose(logits, history, randomness, context.lengths)
+            else:
+                laws.append(sampling.probs(logits, history))
+                drawn = randomness.draw(laws[-1], context.lengths, Lane.DRAFT, place)
+            tokens = torch.cat((draft.tokens, drawn[:, None]), 1)
+            draft = Draft(tokens, draft.count + 1)
+        return replace(draft, probs=torch.stack(laws, 1)) if laws else draft
+
+    def _catch_up(self, context: Context) -> Tensor:
+        """Reads the committed tokens that the cache lacks, the pending one last: logits (B, Vd)."""
+        lengths = context.lengths.to(self.model.device)
+        missing = lengths - self._cache.lengths  # (B,) one, or two where all was accepted
+        width = CATCH_UP
+        if lengths.device.type == "cpu":  # reading costs nothing here, a second row does
+            width = int(missing.max())
+            self._cache.settle(int(self._cache.lengths.max()))
+        places = self._cache.lengths[:, None] + torch.arange(width, device=lengths.device)
+        tokens = context.tokens.to(self.model.device)
+        nodes = tokens.gather(1, places.clamp(max=tokens.shape[1] - 1))  # (B, width)
+        return self._read(nodes, missing)
+
+    def _read(self, tokens: Tensor, counts: Tensor | None = None) -> Tensor:
+        """One forward over ``tokens`` (B, N), of which ``counts`` (B,) count: the model's logits
+        behind the last of them, (B, Vd).
+        """
+        model = self.model.model
+        states, _ = model(self._readable(tokens), self._cache)  # (B, N, H)
+        if counts is None:
+            counts = torch.ones_like(self._cache.lengths)
+        if tokens.shape[1] > 1:
+            last = (counts - 1)[:, None, None].expand(-1, 1, states.shape[2])
+            states = states.gather(1, last)  # (B, 1, H)
+        self._cache.keep(None, counts)
+        return model.head(states).squeeze(1)
+
+    def _over_target_ids(self, logits: Tensor) -> Tensor:
+        """(B, Vd) to (B, V): ids that only one of the models has are never drafted."""
+        if logits.shape[-1] == self.num_shared == self.vocab_size:
+            return logits
+        missing = self.vocab_size - self.num_shared
+        return F.pad(logits[:, : self.num_shared], (0, missing), value=-torch.inf)
+
+    def _readable(self, tokens: Tensor) -> Tensor:
+        """Tokens on the model's device; ids that its table lacks are read as its last one."""
+        return tokens.to(self.model.device).clamp(max=self.model.vocab_size - 1)
+
+
+def _draft_of(target: Target, model: str | os.PathLike | Target) -> Target:
+    if isinstance(model, Target):
+        return model
+    if model in LOW_BITS:
+        return low_bit_copy(target, LOW_BITS[model])
+    return load_target(model, dtype=target.dtype, device=target.device)
+
+
+def check_same_tokenizer(target: Target, draft: Target) -> None:
+    """ValueError naming an id that differs, unless both models mean the same by every id.
+
+    Widths may differ: tables are padded. A model without a tokenizer is taken at its word.
+    """
+    ours, theirs = target.tokenizer, draft.tokenizer
+    if ours is theirs or ours is None or theirs is None:
+        return
+    mine, other = ({i: t for t, i in tok.get_vocab().items()} for tok in (ours, theirs))
+    for number in sorted(mine.keys() | other.keys()):
+        if mine.get(number) != other.get(number):
+            raise ValueError(
+                f"{draft.name} has another tokenizer than {target.name}: id {number} is "
+                f"{other.get(number)!r} there and {mine.get(number)!r} here; take a draft model "
+                "of the same family, or see notebook 17."
+            )
+
+
+def _num_shared_ids(target: Target, draft: Target) -> int:
+    """Ids below this mean a token to both models; what lies above pads a table, and is never
+    drafted.
+    """
+    widths = [target.vocab_size, draft.vocab_size]
+    if target.tokenizer is not None:
+        widths.append(max(target.tokenizer.get_vocab().values()) + 1)
+    return min(widths)
+
+
+def _newest(history: History | None) -> History | None:
+    """The counts in front of the place drafted next, each (B, V)."""
+    return history and History(history.total[:, -1], history.output[:, -1])
