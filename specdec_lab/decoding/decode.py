@@ -74,9 +74,9 @@ def generate(
     Whatever the proposer, the output law is that of plain decoding; greedy strings are equal.
     Raises ValueError with one sentence for arguments out of range, before any forward pass.
     """
-    request = Request.checked(target, prompts, proposer, k, sampling, verify, max_new_tokens, stop)
-    randomness = CounterRandomness(row_seeds(seed, len(prompts)), target.device)
-    return collect(len(prompts), run(target, request, randomness))
+    how = {"k": k, "sampling": sampling, "verify": verify, "max_new_tokens": max_new_tokens}
+    steps = stream(target, prompts, proposer, **how, stop=stop, seed=seed)
+    return collect(len(prompts), steps)
 
 
 def stream(
