@@ -63,7 +63,7 @@ def by_k(data: dict) -> Figure:
     figure.subplots_adjust(left=0.07, right=0.85, bottom=0.16, top=0.86, wspace=0.72)
     panels = (
         (left, "tau", "tokens per forward (tau)", "Gains level off with k"),
-        (right, "nothing", "rows for nothing per token", "waste goes on"),
+        (right, "nothing", "rows for nothing per token", "Waste keeps growing"),
     )
     for axes, key, ylabel, title in panels:
         for number, line in enumerate(data["lines"]):
