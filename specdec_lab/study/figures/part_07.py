@@ -15,7 +15,7 @@ ARMS = {  # key -> colour, hatch, name
 
 
 def versus_ngram(data: dict) -> Figure:
-    """Three bars a domain: n-gram, our proposer, and ours with n-gram where it has no guess.
+    """Three bars a domain: n-gram, our proposer, and ours with n-gram going on behind it.
 
     ``data``: ``k`` and ``domains``, each with ``domain``, ``ngram``, ``record`` and ``both``.
     """
