@@ -95,7 +95,8 @@ def requests(data: dict) -> Figure:
     _end_labels(axes, len(places), ends)
     axes.set_xticks(places, data["requests"])
     top = max(tau for series in data["series"] for tau in series["tau"])
-    axes.set(ylim=(0.8, top * 1.08), ylabel="tokens per forward (tau)")
+    axes.set(xlim=(0.8, len(places) + 0.2), ylim=(0.8, top * 1.08))
+    axes.set_ylabel("tokens per forward (tau)")
     axes.set_xlabel("requests, one after the other")
     axes.set_title("The second answer copies from the first")
     return figure
@@ -117,7 +118,7 @@ def against_ngram(data: dict) -> Figure:
             color = METHODS[method].color
             share = one["forwards"] / counts["tokens"]
             left.bar(place + side, share, 0.36, color=color)
-            left.text(place + side, share + 0.02, f"{share:.2f}", ha="center", fontsize=9)
+            left.text(place + side, share - 0.06, f"{share:.2f}", ha="center", fontsize=9)
             total = one["drafted"] / counts["tokens"]
             used = one["accepted"] / counts["tokens"]
             right.bar(place + side, total, 0.36, color="white", edgecolor=color, lw=1.6, hatch="//")
@@ -212,7 +213,7 @@ def _end_labels(axes: Axes, last: int, ends: list[tuple[float, str, str]]) -> No
         axes.annotate(
             label,
             (last, y),
-            xytext=(last + 0.15, reached),
+            xytext=(last + 0.28, reached),
             color=color,
             fontsize=10,
             weight="bold",
