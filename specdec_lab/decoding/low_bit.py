@@ -61,6 +61,8 @@ class LowBitLinear(nn.Module):
         weight = whole.unpacked()  # (out, in)
         self.packed = low_bit_works(bits) and _fits(weight, bits)
         self.product = _OPERATORS[bits](weight) if self.packed else _plain(_rounded(weight, bits))
+        self.bias = whole.bias  # (out,) or None
+        self.most = FEW_ROWS[bits] * whole.in_features  # numbers in so many rows
 
     def __deepcopy__(self, memo: dict) -> LowBitLinear:
         return self  # nothing in it ever changes, and every copy may share it
@@ -75,10 +77,10 @@ class LowBitLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x @ W.T + b`` for ``x`` of shape (..., in); returns (..., out)."""
-        if x.numel() > FEW_ROWS[self.bits] * self.whole.in_features:
+        if x.numel() > self.most:
             return self.whole(x)
         product = self.product(x)
-        return product if self.whole.bias is None else product + self.whole.bias
+        return product if self.bias is None else product + self.bias
 
 
 def low_bit_copy(target: Target, bits: int) -> Target:

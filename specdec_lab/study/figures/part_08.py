@@ -1,0 +1,111 @@
+"""Figures of notebook 08: bits of the twin, greedy against sampled drafts, speed by domain."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from specdec_lab.study.figures.style import METHODS, new_figure
+
+INK = "#222222"
+PALE = "#a3cfee"
+
+
+def bits(data: dict) -> Figure:
+    """How often a rounded copy agrees with its original, and how many megabytes it reads.
+
+    ``data``: ``copies``, each with ``label``, ``agreement``, ``overlap`` and ``megabytes``.
+    """
+    copies = data["copies"]
+    figure = new_figure(8, 3.4)
+    figure.subplots_adjust(left=0.12, right=0.97, wspace=0.32, top=0.8)
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    lines = range(len(copies))
+    left.barh([y - 0.19 for y in lines], [c["agreement"] for c in copies], 0.36, color=PALE)
+    color = METHODS["draft_model"].color
+    left.barh([y + 0.19 for y in lines], [c["overlap"] for c in copies], 0.36, color=color)
+    for y, copy in enumerate(copies):
+        for up, name in ((-0.19, "agreement"), (0.19, "overlap")):
+            left.text(copy[name] + 0.01, y + up, f"{copy[name]:.2f}", va="center", fontsize=9)
+    left.set(xlim=(0, 1.12), xlabel="light: same favourite; dark: $\\sum\\min(p,q)$ at T = 1")
+    _name_lines(left, [c["label"] for c in copies])
+    right.barh(lines, [c["megabytes"] for c in copies], 0.6, color=METHODS["none"].color)
+    for y, copy in enumerate(copies):
+        right.text(copy["megabytes"] + 8, y, f"{copy['megabytes']:.0f}", va="center", fontsize=9)
+    most = max(c["megabytes"] for c in copies)
+    right.set(xlim=(0, 1.2 * most), xlabel="megabytes read per token")
+    _name_lines(right, ["" for _ in copies])
+    figure.suptitle(
+        "Four bits keep nearly the whole law at a sixth of the bytes; three do not",
+        x=0.02,
+        ha="left",
+        weight="bold",
+        fontsize=12,
+    )
+    return figure
+
+
+def greedy_or_sampled(data: dict) -> Figure:
+    """Chance that the first drafted token is accepted, by temperature, for both ways to draft.
+
+    ``data``: ``temperatures``, and ``greedy`` and ``sampled`` (mean chances at each of them).
+    """
+    figure = new_figure(6.6, 3.8)
+    axes = figure.subplots()
+    color = METHODS["draft_model"].color
+    curves = {
+        "sampled": ("-", "^", "sampled: $\\sum\\min(p,q)$", 10),
+        "greedy": ("--", "o", "greedy: p at q's favourite", -22),
+    }
+    for name, (dash, marker, label, above) in curves.items():
+        values = data[name]
+        axes.plot(data["temperatures"], values, dash, marker=marker, color=color)
+        axes.annotate(
+            label,
+            (data["temperatures"][-1], values[-1]),
+            xytext=(-8, above),
+            textcoords="offset points",
+            ha="right",
+            fontsize=10,
+            color=color,
+            weight="bold",
+        )
+    axes.set(xlabel="temperature", ylabel="chance of acceptance", ylim=(0, 1.05))
+    axes.set_title("The warmer the law, the more a sampled draft is worth")
+    return figure
+
+
+def speed(data: dict) -> Figure:
+    """Speed over plain decoding by domain, and the tokens per forward that bought it.
+
+    ``data``: ``k`` and ``domains``, each with ``domain``, ``speedup`` and ``tau``.
+    """
+    domains = data["domains"]
+    figure = new_figure(6.6, 0.5 * len(domains) + 1.5)
+    figure.subplots_adjust(left=0.17, right=0.95)
+    axes = figure.subplots()
+    lines = range(len(domains))
+    speedups = [d["speedup"] for d in domains]
+    axes.barh(lines, speedups, 0.6, color=METHODS["draft_model"].color)
+    for y, domain in enumerate(domains):
+        text = f"{domain['speedup']:.2f} x   (tau {domain['tau']:.2f})"
+        axes.text(domain["speedup"] + 0.03, y, text, va="center", fontsize=10)
+    axes.axvline(1, color=INK, linestyle="--", linewidth=1.6)
+    axes.set(xlim=(0, 1.45 * max(*speedups, 1)), xlabel="speed over plain decoding (dashed: 1)")
+    _name_lines(axes, [d["domain"] for d in domains])
+    low, high = min(speedups), max(speedups)
+    axes.set_title(f"The 4-bit twin, k = {data['k']}: {low:.2f} to {high:.2f} times as fast")
+    return figure
+
+
+def _name_lines(axes: Axes, names: list[str]) -> None:
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+FIGURES = {
+    "08_bits": bits,
+    "08_greedy_or_sampled": greedy_or_sampled,
+    "08_speed": speed,
+}

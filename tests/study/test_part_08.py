@@ -1,0 +1,58 @@
+"""The figures of notebook 08, and the checks of its exercises."""
+
+import pytest
+
+from specdec_lab.study.exercises import check_break_even_tau, check_tokens_to_read
+from specdec_lab.study.figures import FIGURES
+from specdec_lab.study.figures.style import render
+
+COPY = {"label": "4 bits", "agreement": 0.9, "overlap": 0.85, "megabytes": 84.0}
+DATA = {
+    "08_bits": {"copies": [COPY | {"label": "32 bits", "megabytes": 538.0}, COPY]},
+    "08_greedy_or_sampled": {
+        "temperatures": [0.5, 1.0],
+        "greedy": [0.9, 0.5],
+        "sampled": [0.9] * 2,
+    },
+    "08_speed": {
+        "k": 4,
+        "domains": [
+            {"domain": "chat", "speedup": 1.7, "tau": 4.2},
+            {"domain": "code", "speedup": 0.9, "tau": 2.0},
+        ],
+    },
+}
+
+
+def test_every_figure_of_the_part_is_tested_here():
+    assert {slug for slug in FIGURES if slug.startswith("08_")} == set(DATA)
+
+
+@pytest.mark.parametrize("slug", DATA)
+def test_a_figure_has_a_finding_as_title_and_the_same_bytes_again(slug):
+    figure = FIGURES[slug](DATA[slug])
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert any(titles) or figure.get_suptitle()
+    assert render(figure, "png", 40) == render(FIGURES[slug](DATA[slug]), "png", 40)
+
+
+def test_the_bars_say_their_numbers():
+    left, right = FIGURES["08_bits"](DATA["08_bits"]).axes
+    assert {"0.90", "0.85"} <= {text.get_text() for text in left.texts}
+    assert [text.get_text() for text in right.texts] == ["538", "84"]
+    (axes,) = FIGURES["08_speed"](DATA["08_speed"]).axes
+    assert axes.texts[0].get_text() == "1.70 x   (tau 4.20)"
+
+
+def test_exercise_1_wants_two_tokens_after_full_acceptance():
+    assert check_tokens_to_read(lambda k, accepted: 1 + (accepted == k)).startswith("Right")
+    assert "bonus" in check_tokens_to_read(lambda k, accepted: 1)
+    assert "refused" in check_tokens_to_read(lambda k, accepted: 2)
+    assert check_tokens_to_read(lambda k, accepted: None).startswith("Not yet")
+
+
+def test_exercise_2_wants_the_cost_of_a_step():
+    assert check_break_even_tau(2.3, 1.3).startswith("Right")
+    assert "four" in check_break_even_tau(1.55, 1.3)
+    assert "verification" in check_break_even_tau(2.3, 1.0)
+    assert check_break_even_tau(None, 1.3).startswith("Not yet")
