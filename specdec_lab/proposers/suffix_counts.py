@@ -50,21 +50,21 @@ def best_path(
     the product of vote shares, is below ``min_token_prob``. The score sums the chances.
     """
     num_places, depth = following.shape[1:]
-    same = (following[:, :, None] == following[:, None]).permute(0, 3, 1, 2)  # (B, K, R, R)
-    same = same.float() * num_places
-    exists = (following >= 0).float()
+    said = following.transpose(1, 2).contiguous()  # (B, K, R)
+    same = (said[..., None] == said[..., None, :]).float()  # (B, K, R, R)
+    exists = (said >= 0).float()
     preference = torch.arange(num_places - 1, -1, -1.0, device=following.device)
     alive = (matched[:, None] >= lengths[:, None]).float()  # (B, M, R)
     tokens, ballots, voters = [], [], []
     for place in range(depth):
-        said = following[:, :, place]  # (B, R)
-        alive = alive * exists[:, None, :, place]
-        ballot, winner = ((alive @ same[:, place] + preference) * alive).max(-1)  # (B, M)
-        token = said.gather(1, winner)
+        alive = alive * exists[:, place, None]
+        votes = alive @ same[:, place]  # (B, M, R)
+        ballot, winner = (torch.add(preference, votes, alpha=num_places) * alive).max(-1)  # (B, M)
+        token = said[:, place].gather(1, winner)
         ballots.append(ballot)
         voters.append(alive.sum(-1))
         tokens.append(token)
-        alive = alive * (said[:, None] == token[..., None])
+        alive = alive * (said[:, place, None] == token[..., None])
     votes = (torch.stack(ballots, -1) / num_places).floor().double()  # (B, M, K)
     chance = (votes / torch.stack(voters, -1).clamp(min=1)).cumprod(-1)
     within = torch.arange(depth, device=following.device) < budgets[:, None]  # (M, K)
