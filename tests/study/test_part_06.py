@@ -72,6 +72,9 @@ def test_requests_name_every_line():
 def test_against_ngram_is_per_token_and_described_in_words():
     shown = texts(FIGURES["06_against_ngram"](DATA["06_against_ngram"]))
     assert {"0.60", "0.70", "0.90", "0.40"} <= set(shown)
+    left, right = FIGURES["06_against_ngram"](DATA["06_against_ngram"]).axes
+    assert left.get_title(loc="left") == "Suffix: +17 % forwards"
+    assert right.get_title(loc="left") == "and -56 % drafted tokens"
     told = describe_against_ngram(DATA["06_against_ngram"])
     assert told == (
         "k = 8. chat (10 tokens): n-gram 6 forwards, 9 drafted; suffix 7 forwards, 4 drafted."
