@@ -2,7 +2,7 @@
 
 The array sorts all positions of all texts by what stands *before* them, read backwards. So the
 places that end like a row does stand side by side, next to where the row itself would stand, and
-one binary search finds them. It is rebuilt between requests and never changes during one.
+a few binary searches find them. It is rebuilt between requests and never changes during one.
 """
 
 from __future__ import annotations
