@@ -1,5 +1,6 @@
 """The README says only what is true: its examples run, its files and targets exist."""
 
+import json
 import re
 
 import pytest
@@ -30,6 +31,20 @@ def test_every_file_and_target_named_exists():
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     named = set(re.findall(r"make (\w+)", README)) | {"setup", "figures", "notebooks", "lint"}
     assert named <= set(targets.split())
+
+
+def test_the_measured_ratios_are_those_of_the_recording():
+    path = re.search(r"`(data/measurements/[\w./-]+)`", README)[1]
+    domains = json.loads((ROOT / path).read_text(encoding="utf-8"))["data"]["domains"]
+
+    def span(name: str) -> str:
+        values = [domain["ratios"][name]["median"] for domain in domains.values()]
+        return f"{min(values):.1f} to {max(values):.1f}"
+
+    text = " ".join(README.split())
+    assert f"plain decoding runs {span('plain_over_transformers')} times" in text
+    assert f"with k = 4 {span('ngram_over_lookup')} times" in text
+    assert span("ngram_over_own_plain").replace(" to", " (chat) to") in text
 
 
 def test_every_notebook_is_in_the_table():
