@@ -23,18 +23,22 @@ if TYPE_CHECKING:
     from specdec_lab.decoding.trace import Trace
     from specdec_lab.proposers import load_proposer
     from specdec_lab.proposers.base import Proposer
+    from specdec_lab.proposers.draft_model import DraftModel
     from specdec_lab.proposers.ngram import NGram
+    from specdec_lab.proposers.suffix import Suffix
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Context",
     "Draft",
+    "DraftModel",
     "Generation",
     "NGram",
     "Proposer",
     "Sampling",
     "Step",
+    "Suffix",
     "Trace",
     "generate",
     "load_proposer",
@@ -50,7 +54,9 @@ _HOMES = {
     "decoding.trace": ("Trace",),
     "proposers": ("load_proposer",),
     "proposers.base": ("Proposer",),
+    "proposers.draft_model": ("DraftModel",),
     "proposers.ngram": ("NGram",),
+    "proposers.suffix": ("Suffix",),
 }
 
 
