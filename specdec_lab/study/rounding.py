@@ -1,23 +1,21 @@
 """A draft model for nothing: the target's own weights, rounded to few bits.
 
-It stands in for a draft model until one is trained. Only the *law* of the rounded model is made
-here (float32 products of rounded weights, no faster than the target); a fast product of packed
-4-bit weights is another matter.
+Only the *law* of the rounded model is made here, for any number of bits: float32 products of
+rounded weights, no faster than the target. The fast products of 4 and 8 bits are in
+``decoding.low_bit``.
 """
 
 from __future__ import annotations
-
-import copy
 
 import torch
 from torch import Tensor, nn
 
 from specdec_lab.decoding.linear import PackedLinear
+from specdec_lab.decoding.low_bit import round_to_levels, with_products
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
-from specdec_lab.decoding.transformer import Transformer
 
 
 def round_to_nearest(weight: Tensor, bits: int = 4, group: int = 32) -> Tensor:
@@ -26,12 +24,8 @@ def round_to_nearest(weight: Tensor, bits: int = 4, group: int = 32) -> Tensor:
     The levels lie evenly between the smallest and the largest weight of the group (asymmetric), so
     both ends stay exact. Raises ValueError unless ``group`` divides the row.
     """
-    if weight.shape[1] % group:
-        raise ValueError(f"group must divide the {weight.shape[1]} weights of a row, not {group}.")
-    groups = weight.unflatten(1, (-1, group))  # (out, in / group, group)
-    low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
-    step = ((high - low) / (2**bits - 1)).clamp(min=torch.finfo(weight.dtype).tiny)
-    return (low + ((groups - low) / step).round() * step).flatten(1)
+    levels, low, step = round_to_levels(weight, bits, group)
+    return (low + levels * step).flatten(1)
 
 
 def rounded_copy(target: Target, bits: int = 4, group: int = 32) -> Target:
@@ -41,7 +35,7 @@ def rounded_copy(target: Target, bits: int = 4, group: int = 32) -> Target:
     ``target``, as is its tokenizer.
     """
     return Target(
-        _with_rounded_products(target.model, bits, group),
+        with_products(target.model, lambda product: _rounded(product, bits, group)),
         max_context=target.max_context,
         eos_ids=target.eos_ids,
         tokenizer=target.tokenizer,
@@ -49,24 +43,12 @@ def rounded_copy(target: Target, bits: int = 4, group: int = 32) -> Target:
     )
 
 
-def _with_rounded_products(model: Transformer, bits: int, group: int) -> Transformer:
-    products = [m for m in model.modules() if isinstance(m, PackedLinear | nn.Linear)]
-    shared = [*model.parameters(), *(product.weight for product in products)]
-    copied = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
-    for module in list(copied.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, PackedLinear | nn.Linear):
-                setattr(module, name, _rounded(child, bits, group))
-    return copied
-
-
-def _rounded(product: PackedLinear | nn.Linear, bits: int, group: int) -> nn.Linear:
-    weight = product.weight.detach()
-    weight = weight.to_dense() if weight.layout == torch._mkldnn else weight  # packed for the CPU
+def _rounded(product: PackedLinear, bits: int, group: int) -> nn.Linear:
     plain = nn.Linear(product.in_features, product.out_features, device="meta")
-    plain.weight = nn.Parameter(round_to_nearest(weight, bits, group), requires_grad=False)
+    weight = round_to_nearest(product.unpacked(), bits, group)
+    plain.weight = nn.Parameter(weight, requires_grad=False)
     bias = product.bias
-    plain.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
+    plain.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
     return plain
 
 
