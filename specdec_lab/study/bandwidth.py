@@ -16,7 +16,6 @@ from torch import Tensor
 
 from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.linear import PackedLinear
-from specdec_lab.decoding.records import Draft
 from specdec_lab.study.measure import ROWS, alternate, seconds_of
 from specdec_lab.study.roofline import Device, product_shapes, product_weights
 
@@ -70,23 +69,6 @@ def verdict(measured: dict) -> str:
         f"Here the stock product {shows} that rows are cheap: five rows cost {stock:.2f} times one "
         f"row, prepacked {packed:.2f} times, and {times:.2f} times as long as prepacked."
     )
-
-
-def stopwatch(target: Target, context: int = 128, most_rows: int = 33) -> Callable[[int], float]:
-    """A function that runs one whole forward of so many rows behind ``context`` tokens and returns
-    its seconds.
-    """
-    cache = target.start(1, context + most_rows)
-    tokens = torch.arange(context)[None] % target.vocab_size
-    target.prefill(cache, tokens, torch.tensor([context]))
-    pending = torch.tensor([1])
-
-    def timed(rows: int) -> float:
-        drafted = torch.ones(1, rows - 1, dtype=torch.long)
-        draft = Draft(drafted, torch.tensor([rows - 1]))
-        return seconds_of(lambda: target.score(cache, pending, draft))
-
-    return timed
 
 
 def measure_phases(

@@ -51,20 +51,28 @@ def seconds_of(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def measure_cost(
-    target: Target, rows: Sequence[int] = ROWS, context: int = 128, rounds: int = 15
-) -> dict[str, object]:
-    """Median seconds of one forward over 1, 2, 5, ... rows behind ``context`` tokens, batch 1."""
-    cache = target.start(1, context + max(rows))
+def stopwatch(target: Target, context: int = 128, most_rows: int = 33) -> Callable[[int], float]:
+    """A function that runs one whole forward of so many rows behind ``context`` tokens and returns
+    its seconds.
+    """
+    cache = target.start(1, context + most_rows)
     tokens = torch.arange(context)[None] % target.vocab_size
     target.prefill(cache, tokens, torch.tensor([context]))
     pending = torch.tensor([1])
 
-    def forward(num_rows: int) -> float:
-        drafted = torch.ones(1, num_rows - 1, dtype=torch.long)
-        draft = Draft(drafted, torch.tensor([num_rows - 1]))
+    def timed(rows: int) -> float:
+        drafted = torch.ones(1, rows - 1, dtype=torch.long)
+        draft = Draft(drafted, torch.tensor([rows - 1]))
         return seconds_of(lambda: target.score(cache, pending, draft))
 
+    return timed
+
+
+def measure_cost(
+    target: Target, rows: Sequence[int] = ROWS, context: int = 128, rounds: int = 15
+) -> dict[str, object]:
+    """Median seconds of one forward over 1, 2, 5, ... rows behind ``context`` tokens, batch 1."""
+    forward = stopwatch(target, context, max(rows))
     arms = {str(m): (lambda m=m: forward(m)) for m in rows}
     alternate(arms, 2)  # warm up
     seconds = {name: median(values) for name, values in alternate(arms, rounds).items()}

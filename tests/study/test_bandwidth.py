@@ -53,11 +53,6 @@ def test_both_phases_are_measured_for_every_length(target):
     assert table[1]["read"] == 20 / table[1]["ttft"]
 
 
-def test_the_stopwatch_times_any_number_of_rows(target):
-    timed = bandwidth.stopwatch(target, context=10, most_rows=5)
-    assert all(timed(rows) > 0 for rows in (1, 5, 1))
-
-
 @pytest.mark.parametrize(("stock", "said"), [(3.0, "hides"), (1.4, "does not hide")])
 def test_the_verdict_depends_on_what_was_measured(stock, said):
     measured = {

@@ -40,6 +40,11 @@ def test_arms_alternate_within_a_round():
     assert order == list("ababab")
 
 
+def test_the_stopwatch_times_any_number_of_rows(target):
+    timed = measure.stopwatch(target, context=10, most_rows=5)
+    assert all(timed(rows) > 0 for rows in (1, 5, 1))
+
+
 def test_cost_is_relative_to_one_row(target):
     result = measure.measure_cost(target, rows=(1, 2, 5), context=16, rounds=2)
     assert set(result["cost"]) == {"1", "2", "5"}
