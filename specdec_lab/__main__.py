@@ -232,10 +232,10 @@ def _declare_measure(parser: argparse.ArgumentParser) -> None:
 
 def _measure(args: argparse.Namespace) -> None:
     """measure the cost of rows and the speed beside transformers, here and now"""
-    from specdec_lab.study import measure
+    from specdec_lab.study.measure import parts
 
     for part in ("cost", "peers") if args.part == "all" else (args.part,):
-        print(f"recorded in {measure.run(part, args.quick)}")
+        print(f"recorded in {parts.run(part, args.quick)}")
 
 
 def _declare_figures(parser: argparse.ArgumentParser) -> None:

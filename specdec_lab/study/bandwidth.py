@@ -16,7 +16,8 @@ from torch import Tensor
 
 from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.linear import PackedLinear
-from specdec_lab.study.measure import ROWS, alternate, seconds_of
+from specdec_lab.study.measure.cost import ROWS
+from specdec_lab.study.measure.timing import alternate, seconds_of
 from specdec_lab.study.roofline import Device, product_shapes, product_weights
 
 if TYPE_CHECKING:

@@ -1,0 +1,11 @@
+"""Speed on this machine, side by side; ``python -m specdec_lab measure`` runs it.
+
+One file a part: what a forward of several rows costs (`cost`), and ours beside the peers
+(`peers`). Each part alternates its arms inside one run and reports medians, since a shared machine
+is only good for ratios; the recordings lie in ``data/measurements/<machine>/``.
+"""
+
+from specdec_lab.study.measure.cost import measure_cost
+from specdec_lab.study.measure.timing import alternate, machine_name, seconds_of, stopwatch
+
+__all__ = ["alternate", "machine_name", "measure_cost", "seconds_of", "stopwatch"]

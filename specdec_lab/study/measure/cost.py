@@ -1,0 +1,49 @@
+"""What a forward of several rows costs, and what a step spends outside the forward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from specdec_lab.decoding.decode import generate
+from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.study.measure.timing import alternate, stopwatch
+
+if TYPE_CHECKING:
+    from specdec_lab.decoding.target import Target
+
+ROWS = (1, 2, 5, 9, 17, 33)
+
+
+def measure_cost(
+    target: Target, rows: Sequence[int] = ROWS, context: int = 128, rounds: int = 15
+) -> dict[str, object]:
+    """Median seconds of one forward over 1, 2, 5, ... rows behind ``context`` tokens, batch 1."""
+    forward = stopwatch(target, context, max(rows))
+    arms = {str(m): (lambda m=m: forward(m)) for m in rows}
+    alternate(arms, 2)  # warm up
+    seconds = {name: median(values) for name, values in alternate(arms, rounds).items()}
+    return {
+        "context": context,
+        "rounds": rounds,
+        "seconds": seconds,
+        "cost": {name: value / seconds["1"] for name, value in seconds.items()},
+    }
+
+
+def measure_overhead(
+    target: Target, ids: list[int], max_new_tokens: int = 64, rounds: int = 5
+) -> dict[str, float]:
+    """Share of a plain step that is not the target's forward: greedy, and at temperature 1."""
+
+    def share(sampling: Sampling) -> float:
+        run = generate(target, [ids], sampling=sampling, seed=0, max_new_tokens=max_new_tokens)
+        spent = run.trace.seconds
+        return 1 - spent["score"] / (run.trace.total_seconds - spent["prefill"])
+
+    arms = {
+        "greedy": lambda: share(Sampling()),
+        "temperature_1": lambda: share(Sampling(temperature=1.0)),
+    }
+    return {name: median(values) for name, values in alternate(arms, rounds).items()}
