@@ -1,4 +1,4 @@
-"""The command line: ``python -m specdec_lab generate`` and ``fetch``.
+"""The command line: ``python -m specdec_lab generate``, ``compare``, ``measure`` and others.
 
 Each command is one function that declares its options and one that runs it; a new command is one
 more pair in ``COMMANDS``. Bad input ends with one sentence on stderr and exit code 2.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specdec_lab.proposers.base import Proposer
 
 PROGRAM = "python -m specdec_lab"
+MEASURED = ("cost", "peers")  # parts of `measure`, in this order
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
     ("num_forwards", "d", "forward passes of the model"),
@@ -225,17 +226,25 @@ def _table(trace: Trace) -> str:
 
 
 def _declare_measure(parser: argparse.ArgumentParser) -> None:
-    parts = ("cost", "peers", "all")
-    parser.add_argument("part", choices=parts, nargs="?", default="all", help="all if left out")
-    parser.add_argument("--quick", action="store_true", help="a rough answer in a minute")
+    add = parser.add_argument
+    add("part", choices=(*MEASURED, "all"), nargs="?", default="all", help="all if left out")
+    add("--quick", action="store_true", help="a rough answer in a minute")
+    _declare_device(parser)
+
+
+def _declare_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device", default="cpu", choices=("cpu", "cuda"), help="where to run (cpu)"
+    )
 
 
 def _measure(args: argparse.Namespace) -> None:
-    """measure the cost of rows and the speed beside transformers, here and now"""
+    """measure speed on this machine, and record it; an interrupted run goes on where it stopped"""
     from specdec_lab.study.measure import parts
 
-    for part in ("cost", "peers") if args.part == "all" else (args.part,):
-        print(f"recorded in {parts.run(part, args.quick)}")
+    for part in MEASURED if args.part == "all" else (args.part,):
+        path = parts.run(part, args.quick, args.device)
+        print(f"recorded in {path}" if path else "not recorded", end="\n\n")
 
 
 def _declare_figures(parser: argparse.ArgumentParser) -> None:

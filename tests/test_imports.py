@@ -121,7 +121,7 @@ def test_every_package_that_is_imported_is_a_declared_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {Requirement(line).name for line in project["dependencies"]}
     declared = {IMPORT_NAMES.get(name, name) for name in declared}
-    come_along = {"huggingface_hub", "IPython"}  # with transformers and with jupyterlab
+    come_along = {"huggingface_hub", "tqdm", "IPython"}  # with transformers and with jupyterlab
     used = set().union(*(foreign(path) for path in FILES))
     assert used - come_along <= declared
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 DIGITS = 6  # significant digits of a recorded float: more is noise, and makes files differ
-PACKAGES = ("torch", "transformers", "numpy", "matplotlib")
+PACKAGES = ("specdec-lab", "torch", "transformers", "numpy", "matplotlib")
 
 
 def output_folder(name: str) -> Path:

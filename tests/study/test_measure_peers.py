@@ -34,10 +34,8 @@ def target(peer):
 
 
 def test_peers_do_the_same_work_and_write_the_same_text(target, peer):
-    lines: list[str] = []
-    work = {"loops": [[1, 2, 3, 1, 2, 3, 1], [4, 5, 4]]}
-    result = peers.measure_peers(target, peer, work, lines.append, max_new_tokens=12, k=3, rounds=2)
-    domain = result["domains"]["loops"]
+    work = [[1, 2, 3, 1, 2, 3, 1], [4, 5, 4]]
+    domain = peers.measure_domain(target, peer, work, max_new_tokens=12, k=3, rounds=2)
     assert domain["same_text"] == dict.fromkeys(domain["tokens_per_second"], 2)
     assert set(domain["tokens_per_second"]) == {
         "transformers",
@@ -46,7 +44,8 @@ def test_peers_do_the_same_work_and_write_the_same_text(target, peer):
         "ours_ngram",
     }
     assert all(len(rounds) == 2 for rounds in domain["rounds"].values())
-    assert len(lines) == 1
+    data = peers.summary(peers.settings(quick=True), {"loops": domain})
+    assert peers.table(data).count("\nloops") == len(domain["ratios"])
 
 
 def test_ratios_are_taken_round_by_round():

@@ -1,8 +1,8 @@
 """Speed on this machine, side by side; ``python -m specdec_lab measure`` runs it.
 
-One file a part: what a forward of several rows costs (`cost`), and ours beside the peers
-(`peers`). Each part alternates its arms inside one run and reports medians, since a shared machine
-is only good for ratios; the recordings lie in ``data/measurements/<machine>/``.
+One file a part, such as `cost` or `decode`; `parts` says what a part is made of, and runs it. Each
+part alternates its arms inside one run and reports medians, since a shared machine is only good for
+ratios; the recordings lie in ``data/measurements/<machine>/``.
 """
 
 from specdec_lab.study.measure.cost import measure_cost

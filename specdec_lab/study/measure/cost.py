@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
 from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.prompts import load_prompts
+from specdec_lab.study.measure.progress import table as as_table
 from specdec_lab.study.measure.timing import alternate, stopwatch
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
 
 ROWS = (1, 2, 5, 9, 17, 33)
+
+
+def settings(quick: bool) -> dict[str, object]:
+    """How much is measured, in full or for a rough answer."""
+    rounds = {"rounds": 5, "overhead_rounds": 3} if quick else {"rounds": 25, "overhead_rounds": 5}
+    return {"rows": list(ROWS), "context": 128, **rounds}
+
+
+def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
+    """Two cells: forwards of several rows, and what a step spends beside its forward."""
+    how = (settings["rows"], settings["context"], settings["rounds"])
+    return {
+        "rows": lambda: measure_cost(target, *how),
+        "overhead": lambda: measure_overhead(
+            target, load_prompts("chat")[0].ids(target), rounds=settings["overhead_rounds"]
+        ),
+    }
+
+
+def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]:
+    """What is recorded."""
+    return results["rows"] | {"overhead": results["overhead"]}
+
+
+def table(data: Mapping) -> str:
+    """Milliseconds and cost of rows; the share of a step beside its forward below."""
+    rows = [[name, 1000 * value, data["cost"][name]] for name, value in data["seconds"].items()]
+    shares = ", ".join(f"{name} {value:.1%}" for name, value in data["overhead"].items())
+    whole = as_table(("rows", "ms", "cost"), rows)
+    return f"{whole}\n\nA plain step spends beside its forward: {shares}."
 
 
 def measure_cost(

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from specdec_lab.decoding.decode import generate
+from specdec_lab.prompts import load_prompts
 from specdec_lab.proposers import load_proposer
+from specdec_lab.study.measure.progress import table as as_table
 from specdec_lab.study.measure.timing import alternate, seconds_of
 
 if TYPE_CHECKING:
@@ -18,29 +20,57 @@ if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
 
 DOMAINS = ("chat", "code", "quotation")
-Say = Callable[[str], None]
 
 
-def measure_peers(
+def settings(quick: bool) -> dict[str, object]:
+    """How much is measured, in full or for a rough answer."""
+    much = {"prompts": 3, "max_new_tokens": 64, "rounds": 5}
+    little = {"prompts": 1, "max_new_tokens": 32, "rounds": 2}
+    return {"domains": list(DOMAINS), "k": 4, **(little if quick else much)}
+
+
+def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
+    """One cell a domain."""
+    peer = load_peer()
+
+    def cell(domain: str) -> dict:
+        work = [prompt.ids(target) for prompt in load_prompts(domain)[: settings["prompts"]]]
+        how = (settings["max_new_tokens"], settings["k"], settings["rounds"])
+        return measure_domain(target, peer, work, *how)
+
+    return {domain: (lambda domain=domain: cell(domain)) for domain in settings["domains"]}
+
+
+def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]:
+    """What is recorded: how it was measured, and the results by domain."""
+    how = {name: settings[name] for name in ("k", "max_new_tokens", "rounds")}
+    return how | {"domains": dict(results)}
+
+
+def table(data: Mapping) -> str:
+    """The ratios of every domain, with the lowest and the highest round."""
+    rows = [
+        [domain, name, ratio["median"], ratio["low"], ratio["high"]]
+        for domain, result in data["domains"].items()
+        for name, ratio in result["ratios"].items()
+    ]
+    return as_table(("domain", "ratio", "median", "low", "high"), rows)
+
+
+def measure_domain(
     target: Target,
     peer: PreTrainedModel,
-    work: Mapping[str, list[list[int]]],
-    say: Say,
+    prompts: list[list[int]],
     max_new_tokens: int = 64,
     k: int = 4,
     rounds: int = 5,
 ) -> dict[str, object]:
-    """Tokens per second of ours and of transformers, plain and copying, on the same greedy work.
-
-    ``work`` maps a domain to its prompts as token ids; ``say`` is told a line for each.
+    """Tokens per second of ours and of transformers, plain and copying, on the same greedy work:
+    prompts as token ids.
     """
-    table = {}
-    for domain, prompts in work.items():
-        arms, texts = _arms(target, peer, prompts, max_new_tokens, k)
-        alternate(arms, 1)  # warm up, and fill `texts`
-        table[domain] = _speeds(alternate(arms, rounds), texts) | {"same_text": _same(texts)}
-        say(_line(domain, table[domain]))
-    return {"k": k, "max_new_tokens": max_new_tokens, "rounds": rounds, "domains": table}
+    arms, texts = _arms(target, peer, prompts, max_new_tokens, k)
+    alternate(arms, 1)  # warm up, and fill `texts`
+    return _speeds(alternate(arms, rounds), texts) | {"same_text": _same(texts)}
 
 
 def _arms(
@@ -120,12 +150,6 @@ def _same(texts: Mapping[str, list[list[int]]]) -> dict[str, int]:
         arm: sum(a == b for a, b in zip(answers, right, strict=True))
         for arm, answers in texts.items()
     }
-
-
-def _line(domain: str, result: Mapping[str, Mapping]) -> str:
-    speeds = ", ".join(f"{arm} {v:.1f}" for arm, v in result["tokens_per_second"].items())
-    ratios = ", ".join(f"{name} {v['median']:.2f}" for name, v in result["ratios"].items())
-    return f"{domain}: tokens/s {speeds}; {ratios}; same text {result['same_text']}"
 
 
 def load_peer(dtype: torch.dtype = torch.float32) -> PreTrainedModel:
