@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from specdec_lab.decoding.randomness import Lane, Randomness
-from specdec_lab.decoding.records import Context, Draft, Scores
+from specdec_lab.decoding.decode import collect, run
+from specdec_lab.decoding.randomness import (
+    EnumeratingRandomness,
+    Lane,
+    Randomness,
+    enumerate_laws,
+)
+from specdec_lab.decoding.records import Context, Draft, Scores, Step
+from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.transformer import Architecture, Transformer
+from specdec_lab.decoding.verify import Rule
 
 Law = Callable[[tuple[int, ...]], list[float]]
+PLAIN = Sampling(temperature=1.0)
+PROMPT = (0, 1)
 SHAPES = ("dense", "sparse", "disjoint", "equal", "one_hot", "zeros")
 
 
@@ -44,7 +55,7 @@ class ToyTarget:
         self.law, self.vocab_size, self.eos_ids = law, vocab_size, tuple(eos_ids)
         self.max_context = max_context
         self.num_forwards = 0
-        self._known: dict[tuple[int, ...], Tensor] = {}
+        self._known: dict[tuple[int, ...], list[float]] = {}
 
     def start(self, batch_size: int, max_length: int) -> ToyCache:
         return ToyCache(batch_size, max_length)
@@ -61,21 +72,23 @@ class ToyTarget:
     ) -> Scores:
         self.num_forwards += 1
         nodes = torch.cat([pending[:, None], draft.tokens], 1)  # (B, N+1)
+        lengths, read = cache.lengths.tolist(), cache.tokens.tolist()
         rows = []
-        for b, row in enumerate(nodes.tolist()):
-            length = int(cache.lengths[b])
-            before = tuple(cache.tokens[b, :length].tolist())
-            cache.tokens[b, length : length + len(row)] = nodes[b]
-            rows.append([self._logits((*before, *row[: i + 1])) for i in range(len(row))])
-        return Scores(torch.stack([torch.stack(row) for row in rows]))
+        for before, length, row in zip(read, lengths, nodes.tolist(), strict=True):
+            text = (*before[:length], *row)
+            rows.append([self._logits(text[: length + i + 1]) for i in range(len(row))])
+        slots = cache.lengths[:, None] + torch.arange(nodes.shape[1])
+        cache.tokens.scatter_(1, slots, nodes)
+        return Scores(torch.tensor(rows, dtype=torch.float64))
 
     def keep(self, cache: ToyCache, path: Tensor | None, counts: Tensor) -> None:
         assert path is None
         cache.lengths = cache.lengths + counts
 
-    def _logits(self, context: tuple[int, ...]) -> Tensor:
+    def _logits(self, context: tuple[int, ...]) -> list[float]:
         if context not in self._known:
-            self._known[context] = torch.tensor(self.law(context), dtype=torch.float64).log()
+            law = torch.tensor(self.law(context), dtype=torch.float64)
+            self._known[context] = law.log().tolist()
         return self._known[context]
 
 
@@ -178,6 +191,37 @@ def sequence_law(
         finished |= {out: w for out, w in grown.items() if out[-1] in eos_ids}
         growing = {out: w for out, w in grown.items() if out[-1] not in eos_ids}
     return finished | growing
+
+
+def whole_law(
+    target: Any,
+    drafter: Any,
+    k: int,
+    rule: str | Rule,
+    max_new: int,
+    sampling: Sampling = PLAIN,
+    width: int = 512,
+) -> dict[tuple[int, ...], float]:
+    """Law of what `generate` writes behind PROMPT, all of its steps under one source of chance;
+    `width` branches run as the rows of one batch.
+    """
+
+    def write(randomness: EnumeratingRandomness, which: list[int]) -> list[tuple[int, ...]]:
+        prompts = [PROMPT] * len(which)
+        asked = Request.checked(target, prompts, drafter, k, sampling, rule, max_new, None)
+        written = collect(len(which), _closing(run(target, asked, randomness), randomness))
+        return [tuple(tokens) for tokens in written.tokens]
+
+    return enumerate_laws(write, 1, width)[0]
+
+
+def _closing(steps: Iterator[Step], randomness: EnumeratingRandomness) -> Iterator[Step]:
+    """The same steps; a row that has ended opens no branch while others go on."""
+    for step in steps:
+        for row, reason in enumerate(step.finish_reasons):
+            if reason is not None:
+                randomness.close(row)
+        yield step
 
 
 def total_variation(one: dict, other: dict) -> float:

@@ -18,8 +18,9 @@ A place is (position, lane, offset):
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import IntEnum
 from itertools import pairwise
 from typing import Protocol
@@ -123,29 +124,33 @@ def row_seeds(seed: int | Sequence[int | None] | None, batch_size: int) -> list[
     return [secrets.randbits(63) if s is None else s for s in seeds]
 
 
+Box = dict[tuple[int, int, int], tuple[float, float]]  # place -> the interval its uniform lies in
+
+
 class EnumeratingRandomness:
     """Runs production code over every branch, and gives each branch its exact probability.
 
     It *is* the production source with the uniforms left open: each place holds an interval of [0,
     1), and a choice cuts that interval at the points where the outcome changes. A place that is
     asked twice therefore answers consistently, exactly as a hash would, and a rule that reuses one
-    uniform shows its true, wrong law. Batch size 1 per place: the places of a row are what is
-    enumerated.
+    uniform shows its true, wrong law.
+
+    Every row of a batch follows a branch of its own, inside the box that it was given. At each cut
+    it goes on in the first piece; ``others[b]`` collects the boxes that row ``b`` left aside.
     """
 
-    def __init__(self, script: Sequence[int] = ()) -> None:
-        self._script = list(script)
-        self._taken: list[int] = []
-        self._pending: list[tuple[int, ...]] = []
-        self._intervals: dict[tuple[int, int, int], tuple[float, float]] = {}
+    def __init__(self, boxes: Sequence[Box] = ({},)) -> None:
+        self._boxes = [dict(box) for box in boxes]
+        self._closed = [False] * len(boxes)
+        self.others: list[list[Box]] = [[] for _ in boxes]
 
-    @property
-    def weight(self) -> float:
-        """Probability of the branch taken: the volume of its intervals."""
-        product = 1.0
-        for low, high in self._intervals.values():
-            product *= high - low
-        return product
+    def weight(self, row: int = 0) -> float:
+        """Probability of the branch that a row took: the volume of its box."""
+        return math.prod(high - low for low, high in self._boxes[row].values())
+
+    def close(self, row: int) -> None:
+        """The outcome of a row is settled: whatever it is still asked opens no branch."""
+        self._closed[row] = True
 
     def coin(
         self, probability: Tensor, position: Tensor, lane: Lane, offset: Tensor | int = 0
@@ -160,50 +165,55 @@ class EnumeratingRandomness:
         return self._choose(cumulative / cumulative[..., -1:], position, lane, offset)
 
     def _choose(self, cuts: Tensor, position: Tensor, lane: Lane, offset: Tensor | int) -> Tensor:
-        shape = cuts.shape[:-1]
+        shape = cuts.shape[:-1]  # (B, ...)
         offsets = torch.as_tensor(offset).expand(shape).reshape(-1).tolist()
         positions = position.expand(shape).reshape(-1).tolist()
-        rows = cuts.reshape(-1, cuts.shape[-1]).tolist()
+        cut_rows = cuts.reshape(-1, cuts.shape[-1]).tolist()
+        per_row = len(cut_rows) // len(self._boxes)
+        rows = [i // per_row for i in range(len(cut_rows))]
         keys = [(p, int(lane), o) for p, o in zip(positions, offsets, strict=True)]
-        picked = [self._pick(key, row) for key, row in zip(keys, rows, strict=True)]
+        picked = list(map(self._pick, rows, keys, cut_rows))
         return torch.tensor(picked, dtype=torch.long).reshape(shape)
 
-    def _pick(self, key: tuple[int, int, int], cuts: list[float]) -> int:
-        low, high = self._intervals.get(key, (0.0, 1.0))
-        edges = [0.0, *cuts[:-1], 1.0]
-        pieces = [(max(low, a), min(high, b)) for a, b in pairwise(edges)]
-        options = [i for i, (a, b) in enumerate(pieces) if b > a]
-        if len(options) > 1:
-            choice = self._script[len(self._taken)] if len(self._taken) < len(self._script) else 0
-            self._pending.append(tuple(range(choice + 1, len(options))))
-            self._taken.append(choice)
-            options = [options[choice]]
-        self._intervals[key] = pieces[options[0]]
-        return options[0]
-
-    def successor(self) -> list[int] | None:
-        """The script of the next branch in depth-first order, or ``None`` after the last."""
-        for depth in range(len(self._taken) - 1, -1, -1):
-            if self._pending[depth]:
-                return [*self._taken[:depth], self._pending[depth][0]]
-        return None
+    def _pick(self, row: int, key: tuple[int, int, int], cuts: list[float]) -> int:
+        if self._closed[row]:
+            return 0
+        box = self._boxes[row]
+        low, high = box.get(key, (0.0, 1.0))
+        pieces = [(max(low, a), min(high, b)) for a, b in pairwise((0.0, *cuts[:-1], 1.0))]
+        first, *rest = (i for i, (a, b) in enumerate(pieces) if b > a)
+        self.others[row] += [{**box, key: pieces[i]} for i in reversed(rest)]
+        box[key] = pieces[first]
+        return first
 
 
-def enumerate_law(run: Callable[[EnumeratingRandomness], tuple]) -> dict[tuple, float]:
+def enumerate_law(run: Callable[[EnumeratingRandomness], Hashable]) -> dict[Hashable, float]:
     """The exact law of what ``run(randomness)`` returns, by running it once per branch.
 
     ``run`` must return something hashable and use chance through its argument alone.
     """
-    law: dict[tuple, float] = {}
-    for outcome, weight in _branches(run):
-        law[outcome] = law.get(outcome, 0.0) + weight
-    return law
+    return enumerate_laws(lambda randomness, _: [run(randomness)], 1, width=1)[0]
 
 
-def _branches(run: Callable[[EnumeratingRandomness], tuple]) -> Iterator[tuple[tuple, float]]:
-    script: list[int] | None = []
-    while script is not None:
-        randomness = EnumeratingRandomness(script)
-        outcome = run(randomness)
-        yield outcome, randomness.weight
-        script = randomness.successor()
+def enumerate_laws(
+    run: Callable[[EnumeratingRandomness, list[int]], Sequence[Hashable]],
+    num_laws: int,
+    width: int = 512,
+) -> list[dict[Hashable, float]]:
+    """The exact laws of ``num_laws`` programs that run side by side, many branches in one batch.
+
+    ``run(randomness, which)`` starts a batch whose row ``b`` is a branch of program ``which[b]``,
+    and returns one hashable outcome per row. At most ``width`` rows run together. Rows must be
+    independent of each other, as those of the decoding loop are.
+    """
+    laws: list[dict[Hashable, float]] = [{} for _ in range(num_laws)]
+    waiting: list[tuple[int, Box]] = [(i, {}) for i in range(num_laws)]
+    while waiting:
+        waiting, rows = waiting[:-width], waiting[-width:]
+        which = [i for i, _ in rows]
+        randomness = EnumeratingRandomness([box for _, box in rows])
+        for b, outcome in enumerate(run(randomness, which)):
+            law = laws[which[b]]
+            law[outcome] = law.get(outcome, 0.0) + randomness.weight(b)
+            waiting += [(which[b], box) for box in randomness.others[b]]
+    return laws

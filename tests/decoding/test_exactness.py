@@ -2,23 +2,25 @@
 
     pytest tests/decoding/test_exactness.py
 
-One step from every reachable context is enumerated, branch by branch, and the laws are composed;
-for the smallest vocabularies the whole of `generate` is enumerated as well. The same check must
-catch every broken rule.
+One step from every reachable context is enumerated, many branches as the rows of one batch, and the
+laws are composed; for the smallest vocabularies the whole of `generate` is enumerated as well. The
+same check must catch every broken rule.
 """
 
-from functools import cache
+from collections.abc import Sequence
 
 import pytest
 import torch
 
-from specdec_lab.decoding.decode import collect, run
-from specdec_lab.decoding.randomness import EnumeratingRandomness, enumerate_law
+from specdec_lab.decoding.decode import run
+from specdec_lab.decoding.randomness import EnumeratingRandomness, enumerate_laws
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling, history_of
 from specdec_lab.study.broken_rules import BROKEN_RULES, NEED_ARGMAX_DRAFT
 from toys import (
+    PLAIN,
+    PROMPT,
     SHAPES,
     ToyDrafter,
     ToyTarget,
@@ -26,41 +28,40 @@ from toys import (
     random_law,
     sequence_law,
     total_variation,
+    whole_law,
 )
 
-PLAIN = Sampling(temperature=1.0)
-PROMPT = (0, 1)
+
+def request(target, prompts, drafter, k, rule, max_new, sampling=PLAIN) -> Request:
+    return Request.checked(target, prompts, drafter, k, sampling, rule, max_new, None)
 
 
-def request(target, prompt, drafter, k, rule, max_new, sampling=PLAIN) -> Request:
-    return Request.checked(target, [list(prompt)], drafter, k, sampling, rule, max_new, None)
+def first_steps(target, drafter, k, rule, sampling=PLAIN):
+    """Laws of the first step from each of several contexts of one length, with a given budget."""
 
-
-def one_step(target, drafter, k, rule, sampling=PLAIN):
-    """Law of the first step from any context with a given budget, enumerated once each."""
-
-    @cache
-    def law(context: tuple[int, ...], budget: int) -> dict:
-        asked = request(target, context, drafter, k, rule, budget, sampling)
-
-        def first_step(randomness: EnumeratingRandomness) -> tuple:
+    def laws(contexts: Sequence[tuple[int, ...]], budget: int) -> list[dict]:
+        def take_step(randomness: EnumeratingRandomness, which: list[int]) -> list[tuple]:
+            prompts = [contexts[i] for i in which]
+            asked = request(target, prompts, drafter, k, rule, budget, sampling)
             step = next(run(target, asked, randomness))
-            return tuple(step.rows[0].tokens), step.finish_reasons[0] is not None
+            ended = [reason is not None for reason in step.finish_reasons]
+            return [(tuple(row.tokens), end) for row, end in zip(step.rows, ended, strict=True)]
 
-        return enumerate_law(first_step)
+        return enumerate_laws(take_step, len(contexts))
 
-    return law
+    return laws
 
 
-def composed_law(step_law, prompt: tuple[int, ...], max_new: int) -> dict:
+def composed_law(step_laws, prompt: tuple[int, ...], max_new: int) -> dict:
     """Law of whole outputs when each step starts afresh from the context that the last one left."""
     finished: dict = {}
-    growing = {(): 1.0}
-    while growing:
-        output, weight = growing.popitem()
-        for (tokens, ended), share in step_law((*prompt, *output), max_new - len(output)).items():
-            bin_ = finished if ended else growing
-            bin_[*output, *tokens] = bin_.get((*output, *tokens), 0.0) + weight * share
+    growing: list[dict] = [{(): 1.0}, *({} for _ in range(max_new))]  # by length
+    for length, outputs in enumerate(growing[:-1]):
+        laws = step_laws([(*prompt, *output) for output in outputs], max_new - length)
+        for (output, weight), law in zip(outputs.items(), laws, strict=True):
+            for (tokens, ended), share in law.items():
+                bin_ = finished if ended else growing[length + len(tokens)]
+                bin_[*output, *tokens] = bin_.get((*output, *tokens), 0.0) + weight * share
     return finished
 
 
@@ -77,9 +78,18 @@ def assert_same_law(got: dict, want: dict) -> None:
 def test_composed_steps_have_the_targets_law(shape, k, rule, eos):
     target_law, draft_law = pair_of_laws(shape, 3 * k, 3)
     drafter = ToyDrafter(draft_law, tell_law=rule != "match", argmax=rule == "match")
-    step_law = one_step(ToyTarget(target_law, 3, eos), drafter, k, rule)
-    got = composed_law(step_law, PROMPT, k + 1)
+    step_laws = first_steps(ToyTarget(target_law, 3, eos), drafter, k, rule)
+    got = composed_law(step_laws, PROMPT, k + 1)
     assert_same_law(got, sequence_law(target_law, PROMPT, k + 1, eos))
+
+
+@pytest.mark.parametrize("rule", ["match", "reject", "block"])
+def test_branches_run_one_by_one_have_the_same_law(rule):
+    """The batch of branches is only faster: rows alone (B = 1) are held to the same law."""
+    target_law, draft_law = pair_of_laws("dense", 7, 2)
+    drafter = ToyDrafter(draft_law, tell_law=rule != "match", argmax=rule == "match")
+    got = whole_law(ToyTarget(target_law, 2), drafter, 2, rule, 3, width=1)
+    assert_same_law(got, sequence_law(target_law, PROMPT, 3))
 
 
 @pytest.mark.parametrize("rule", ["match", "reject", "block"])
@@ -89,16 +99,15 @@ def test_whole_generations_have_the_targets_law(shape, rule, vocab_size, k, max_
     target_law, draft_law = pair_of_laws(shape, 7, vocab_size)
     target = ToyTarget(target_law, vocab_size)
     drafter = ToyDrafter(draft_law, tell_law=rule != "match", argmax=rule == "match")
-    asked = request(target, PROMPT, drafter, k, rule, max_new)
-    got = enumerate_law(lambda chance: tuple(collect(1, run(target, asked, chance)).tokens[0]))
+    got = whole_law(target, drafter, k, rule, max_new)
     assert_same_law(got, sequence_law(target_law, PROMPT, max_new))
 
 
 @pytest.mark.parametrize("rule", ["match", "reject", "block"])
 def test_matching_a_sampled_draft_is_exact_as_well(rule):
     target_law, draft_law = pair_of_laws("dense", 5, 3)
-    step_law = one_step(ToyTarget(target_law, 3), ToyDrafter(draft_law), 2, rule)
-    assert_same_law(composed_law(step_law, PROMPT, 3), sequence_law(target_law, PROMPT, 3))
+    step_laws = first_steps(ToyTarget(target_law, 3), ToyDrafter(draft_law), 2, rule)
+    assert_same_law(composed_law(step_laws, PROMPT, 3), sequence_law(target_law, PROMPT, 3))
 
 
 @pytest.mark.parametrize(
@@ -125,9 +134,9 @@ def test_exact_relative_to_every_transform_along_the_drafted_path(sampling, rule
         logits = torch.tensor([[target_law(context)]], dtype=torch.float64).log()
         return sampling.probs(logits, history)[0, 0].tolist()
 
-    step_law = one_step(ToyTarget(target_law, 3), ToyDrafter(draft_law), 2, rule, sampling)
+    step_laws = first_steps(ToyTarget(target_law, 3), ToyDrafter(draft_law), 2, rule, sampling)
     got: dict = {}
-    for (tokens, _), weight in step_law(PROMPT, 3).items():
+    for (tokens, _), weight in step_laws([PROMPT], 3)[0].items():
         rest = sequence_law(transformed, (*PROMPT, *tokens), 3 - len(tokens))
         for more, share in rest.items():
             got[*tokens, *more] = got.get((*tokens, *more), 0.0) + weight * share
@@ -135,7 +144,7 @@ def test_exact_relative_to_every_transform_along_the_drafted_path(sampling, rule
 
 
 def tokens_in_first_step(target, drafter, k, rule) -> float:
-    return mean_tokens(one_step(target, drafter, k, rule)(PROMPT, k + 1))
+    return mean_tokens(first_steps(target, drafter, k, rule)([PROMPT], k + 1)[0])
 
 
 def mean_tokens(law: dict) -> float:
@@ -185,12 +194,12 @@ def faults(rule, seeds=range(4), k=3) -> tuple[float, float]:
         target_law, draft_law = pair_of_laws("dense", 100 * seed, 3)
         drafter = ToyDrafter(draft_law, argmax=name in NEED_ARGMAX_DRAFT)
         target = ToyTarget(target_law, 3)
-        step_law = one_step(target, drafter, k, rule)
-        got = composed_law(step_law, PROMPT, k + 1)
+        step_laws = first_steps(target, drafter, k, rule)
+        got = composed_law(step_laws, PROMPT, k + 1)
         apart = max(apart, total_variation(got, sequence_law(target_law, PROMPT, k + 1)))
         if not drafter.argmax and name != "fresh_draw_after_mismatch":  # that one matches
             due = leviathan_tokens(target_law, draft_law, k)
-            short = max(short, due - mean_tokens(step_law(PROMPT, k + 1)))
+            short = max(short, due - mean_tokens(step_laws([PROMPT], k + 1)[0]))
     return apart, short
 
 
@@ -230,8 +239,7 @@ def test_whole_generations_show_a_coin_that_decides_twice():
     target = ToyTarget(target_law, 2)
     laws = []
     for rule in (reusing, "block"):
-        asked = request(target, PROMPT, ToyDrafter(draft_law), 2, rule, 4)
-        law = enumerate_law(lambda r, a=asked: tuple(collect(1, run(target, a, r)).tokens[0]))
+        law = whole_law(target, ToyDrafter(draft_law), 2, rule, 4)
         laws.append(total_variation(law, sequence_law(target_law, PROMPT, 4)))
     assert laws[0] > 1e-4
     assert laws[1] < 1e-12

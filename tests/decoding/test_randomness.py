@@ -13,6 +13,7 @@ from specdec_lab.decoding.randomness import (
     EnumeratingRandomness,
     Lane,
     enumerate_law,
+    enumerate_laws,
     inverse_cdf,
     row_seeds,
 )
@@ -127,6 +128,32 @@ def test_enumeration_of_a_reused_place_is_consistent_with_one_uniform():
 
     law = enumerate_law(program)
     assert law == pytest.approx({(True, True): 0.2, (True, False): 0.3, (False, False): 0.5})
+
+
+def test_branches_of_several_programs_run_as_rows_of_one_batch():
+    """Each program has its own law; a row that is closed asks on and opens no branch."""
+    heads = torch.tensor([0.25, 0.5, 0.75])
+    sizes = []
+
+    def programs(chance, which):
+        place = torch.zeros(len(which), dtype=torch.long)
+        sizes.append(len(which))
+        first = chance.coin(heads[which], place, Lane.ACCEPT)
+        for row in range(len(which)):
+            chance.close(row) if first[row] else None
+        second = chance.coin(torch.full((len(which),), 0.5), place + 1, Lane.ACCEPT)
+        return [(bool(a), bool(a) or bool(b)) for a, b in zip(first, second, strict=True)]
+
+    for width in (1, 2, 512):
+        laws = enumerate_laws(programs, 3, width)
+        for share, law in zip(heads.tolist(), laws, strict=True):
+            rest = (1 - share) / 2
+            assert law == pytest.approx(
+                {(True, True): share, (False, True): rest, (False, False): rest}
+            )
+        assert sum(sizes) == 9
+        assert max(sizes) <= width
+        sizes.clear()
 
 
 def test_enumeration_agrees_with_the_hashed_source():

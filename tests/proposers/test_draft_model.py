@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from specdec_lab.decoding.checkpoint import load_target
-from specdec_lab.decoding.decode import Loop, collect, generate, run
-from specdec_lab.decoding.randomness import CounterRandomness, Lane, enumerate_law
+from specdec_lab.decoding.decode import Loop, generate
+from specdec_lab.decoding.randomness import CounterRandomness, Lane
 from specdec_lab.decoding.records import Context, Draft, Verdict
 from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling, history_of
@@ -17,7 +17,14 @@ from specdec_lab.decoding.target import classify_mismatch, probe_rows
 from specdec_lab.prompts import load_prompts
 from specdec_lab.proposers.draft_model import DraftModel
 from specdec_lab.study.overlap import logits_behind
-from toys import ToyTarget, random_law, random_target, sequence_law, total_variation
+from toys import (
+    ToyTarget,
+    random_law,
+    random_target,
+    sequence_law,
+    total_variation,
+    whole_law,
+)
 
 GREEDY, WARM = Sampling(), Sampling(temperature=0.9)
 PENALISED = Sampling(temperature=1.1, presence_penalty=0.7, repetition_penalty=1.4, bias={1: 0.5})
@@ -234,11 +241,6 @@ def test_rows_of_a_batch_draft_as_each_does_alone(target, drafter, sampling):
 # --- exactness ------------------------------------------------------------------------------------
 
 
-def whole_law(target, drafter, k, rule, max_new, sampling) -> dict:
-    asked = Request.checked(target, [[0, 1]], drafter, k, sampling, rule, max_new, None)
-    return enumerate_law(lambda chance: tuple(collect(1, run(target, asked, chance)).tokens[0]))
-
-
 @pytest.mark.parametrize(("vocab_size", "k", "max_new"), [(2, 2, 3), (3, 1, 2)])
 @pytest.mark.parametrize(
     ("rule", "drafting"),
@@ -248,7 +250,7 @@ def test_the_law_of_the_text_is_the_targets(rule, drafting, vocab_size, k, max_n
     law = random_law(7, vocab_size)
     target = ToyTarget(law, vocab_size)
     drafter = DraftModel(target, random_target(2, vocab_size), drafting)
-    got = whole_law(target, drafter, k, rule, max_new, Sampling(temperature=1.0))
+    got = whole_law(target, drafter, k, rule, max_new)
     assert total_variation(got, sequence_law(law, (0, 1), max_new)) < 1e-12
 
 
