@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from specdec_lab.proposers import load_proposer
     from specdec_lab.proposers.base import Proposer
     from specdec_lab.proposers.draft_model import DraftModel
+    from specdec_lab.proposers.mlp_speculator import MLPSpeculator
     from specdec_lab.proposers.ngram import NGram
     from specdec_lab.proposers.suffix import Suffix
 
@@ -34,6 +35,7 @@ __all__ = [
     "Draft",
     "DraftModel",
     "Generation",
+    "MLPSpeculator",
     "NGram",
     "Proposer",
     "Sampling",
@@ -55,6 +57,7 @@ _HOMES = {
     "proposers": ("load_proposer",),
     "proposers.base": ("Proposer",),
     "proposers.draft_model": ("DraftModel",),
+    "proposers.mlp_speculator": ("MLPSpeculator",),
     "proposers.ngram": ("NGram",),
     "proposers.suffix": ("Suffix",),
 }

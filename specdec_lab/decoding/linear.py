@@ -8,13 +8,16 @@ CPU), so they are probed once and never required.
 
 from __future__ import annotations
 
+import copy
 from functools import cache
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 TILE = 4  # rows: a layout packed for so many is good for any number
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @cache
@@ -98,3 +101,15 @@ class PackedLinear(nn.Module):
         product = (self.weight @ x.flatten(0, -2).T).T  # (rows, out)
         product = product if self.bias is None else product + self.bias
         return product.reshape(*x.shape[:-1], self.out_features)
+
+
+def packed_copy(module: Module) -> Module:
+    """The fast copy of any module for inference: its products packed, its other parameters shared
+    with it, no gradients.
+    """
+    fast = copy.deepcopy(module, {id(p): p for p in module.parameters()})
+    for part in list(fast.modules()):
+        for name, child in list(part.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(part, name, PackedLinear(child))
+    return fast

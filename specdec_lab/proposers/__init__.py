@@ -20,8 +20,9 @@ METHODS = {  # method -> module : class
     "ngram": "specdec_lab.proposers.ngram:NGram",
     "suffix": "specdec_lab.proposers.suffix:Suffix",
     "draft_model": "specdec_lab.proposers.draft_model:DraftModel",
+    "mlp_speculator": "specdec_lab.proposers.mlp_speculator:MLPSpeculator",
 }
-ELSEWHERE = ("pard", "mlp_speculator", "mtp", "eagle")  # not built yet
+ELSEWHERE = ("pard", "mtp", "eagle")  # not built yet
 OTHER_WORDS = {  # what other programs and papers say
     "prompt_lookup": "ngram",
     "lookup": "ngram",
@@ -29,6 +30,8 @@ OTHER_WORDS = {  # what other programs and papers say
     "assistant": "draft_model",
     "suffix_decoding": "suffix",
     "eagle3": "eagle",
+    "mlp": "mlp_speculator",
+    "speculator": "mlp_speculator",
     "plain": "none",
     "off": "none",
 }

@@ -16,6 +16,8 @@ from specdec_lab.proposers.ngram import NGram
 from specdec_lab.proposers.suffix import Suffix
 from toys import random_target
 
+LEARNED = {"mlp_speculator"}  # these want weights that fit the target
+
 
 class Nothing:
     """A plug-in that inherits from nobody and proposes nothing."""
@@ -174,8 +176,15 @@ def test_a_wrong_config_gets_a_sentence(config, sentence):
 
 def test_the_menu_holds_what_is_built():
     assert not set(METHODS) & set(ELSEWHERE)
-    for method in METHODS:
+    for method in set(METHODS) - LEARNED:
         assert isinstance(load_proposer(method, random_target()), Proposer)
+
+
+@pytest.mark.parametrize("method", sorted(LEARNED))
+def test_a_learned_method_without_weights_says_how_to_train_them(monkeypatch, tmp_path, method):
+    monkeypatch.setattr("specdec_lab.proposers.weights.FOLDER", tmp_path)
+    with pytest.raises(OSError, match=f"python -m specdec_lab train {method}"):
+        load_proposer(method, random_target())
 
 
 def test_a_proposer_without_propose_says_what_it_needs():

@@ -1,0 +1,165 @@
+"""Weights of trained drafters: small safetensors files that say what they were trained for.
+
+What a drafter shares with its target (embedding, head) is not in them. They are kept in 16 bits, or
+in 8 with a scale for each row: rounding a draft changes its acceptance a little and the law of the
+text not at all. A file for another shape or tokenizer is refused; one for another model of that
+shape only warns, as exactness never depends on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from specdec_lab.decoding.target import Target
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "weights"
+STORAGES = ("float16", "int8")
+SCALE = ".scale"  # ends the name of the scales (rows, 1) of a matrix kept in 8 bits
+SAMPLED_ROWS = 16  # of the embedding, one in so many goes into a fingerprint
+
+
+def shipped(method: str) -> Path:
+    """The weights of a method that came with the project.
+
+    Raises OSError that names the command to train them when there are none.
+    """
+    path = FOLDER / f"{method}.safetensors"
+    if not path.is_file():
+        raise OSError(
+            f"There are no trained weights for {method} at {path}: train them with "
+            f"'python -m specdec_lab train {method}', or name a file with the option weights."
+        )
+    return path
+
+
+def save_weights(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], storage: str = "float16"
+) -> None:
+    """Write ``tensors`` (matrices in ``storage``, everything else in float16 or as whole numbers)
+    with ``metadata``, replacing an older file only when the new one is whole.
+    """
+    if storage not in STORAGES:
+        raise ValueError(f"storage must be one of {', '.join(STORAGES)}, not {storage!r}.")
+    stored: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        stored |= _stored(name, tensor.detach().cpu(), storage)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    save_file(stored, part, {**metadata, "storage": storage})
+    part.replace(path)
+
+
+def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file, floating ones in float32, and its metadata; OSError if damaged."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, FileNotFoundError) as error:
+        raise OSError(
+            f"The weights at {path} can't be read ({error}): train them again."
+        ) from error
+    return {n: _loaded(n, tensors) for n in tensors if not n.endswith(SCALE)}, metadata
+
+
+def _stored(name: str, tensor: Tensor, storage: str) -> dict[str, Tensor]:
+    """One tensor as it is written: itself, or levels from -127 to 127 and a scale for each row."""
+    if not tensor.is_floating_point():
+        return {name: tensor.contiguous()}
+    if storage == "float16" or tensor.ndim != 2:
+        return {name: tensor.to(torch.float16).contiguous()}
+    scales = (tensor.float().abs().amax(1, keepdim=True) / 127).clamp(min=1e-12)
+    return {name: (tensor / scales).round().to(torch.int8), name + SCALE: scales}
+
+
+def _loaded(name: str, tensors: Mapping[str, Tensor]) -> Tensor:
+    tensor = tensors[name]
+    if name + SCALE in tensors:
+        return tensor.float() * tensors[name + SCALE]
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+# --- What a file was trained for ------------------------------------------------------------------
+
+
+def describe_target(target: Target) -> dict[str, str]:
+    """The metadata that `check_fits` compares."""
+    return {
+        "target": target.name,
+        "target_hash": target_hash(target),
+        "tokenizer_hash": tokenizer_hash(target.tokenizer),
+        "hidden_size": str(target.hidden_size),
+        "vocab_size": str(target.vocab_size),
+    }
+
+
+def check_fits(path: Path, metadata: Mapping[str, str], target: Target) -> None:
+    """ValueError when the weights cannot draft for ``target``; RuntimeWarning when they were
+    trained for other weights of that shape.
+    """
+    ours = describe_target(target)
+    for key in ("hidden_size", "vocab_size", "tokenizer_hash"):
+        theirs = metadata.get(key)
+        if theirs != ours[key] and "" not in (theirs, ours[key]):
+            raise ValueError(
+                f"The weights at {path} are for {metadata.get('target')} and not for "
+                f"{target.name}: {key} is {theirs} there and {ours[key]} here; train them anew."
+            )
+    if metadata.get("target_hash") != ours["target_hash"]:
+        warnings.warn(
+            f"The weights at {path} were trained for {metadata.get('target')}, another model than "
+            f"{target.name}: the text stays right, but fewer drafts may be accepted.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def target_hash(target: Target) -> str:
+    """A fingerprint of the model (norms, a sample of its embedding), the same in any precision."""
+    digest = hashlib.sha256()
+    sample = [target.model.embed.weight[::SAMPLED_ROWS], target.model.norm.weight]
+    sample += [layer.mlp_norm.weight for layer in target.model.layers]
+    for tensor in sample:
+        if not tensor.is_meta:
+            digest.update(tensor.detach().cpu().bfloat16().view(torch.int16).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def tokenizer_hash(tokenizer: PreTrainedTokenizerBase | None) -> str:
+    """A fingerprint of which token every id means; empty without a tokenizer, which fits all."""
+    if tokenizer is None:
+        return ""
+    table = json.dumps(sorted(tokenizer.get_vocab().items(), key=lambda pair: pair[1]))
+    return hashlib.sha256(table.encode()).hexdigest()[:16]
+
+
+# --- Modules --------------------------------------------------------------------------------------
+
+
+def trained_state(module: nn.Module) -> dict[str, Tensor]:
+    """What training changes or found out: parameters with gradients, and persistent buffers."""
+    frozen = {name for name, p in module.named_parameters() if not p.requires_grad}
+    return {name: value for name, value in module.state_dict().items() if name not in frozen}
+
+
+def load_trained_state(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Fill ``module`` with what `trained_state` gave; ValueError naming what does not fit."""
+    wanted = trained_state(module)
+    for name in wanted.keys() | tensors.keys():
+        here, there = (side[name].shape if name in side else None for side in (wanted, tensors))
+        if here != there:
+            raise ValueError(f"The weights do not fit: {name} is {there} and should be {here}.")
+    module.load_state_dict(dict(tensors), strict=False)
