@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdec_lab.proposers.base import Proposer
 
 PROGRAM = "python -m specdec_lab"
-MEASURED = ("cost", "peers")  # parts of `measure`, in this order
+MEASURED = ("cost", "decode", "peers")  # parts of `measure`, in this order
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
     ("num_forwards", "d", "forward passes of the model"),
@@ -178,13 +178,17 @@ def _proposer(method: str, target: Callable[[], Target]) -> Proposer | None:
     """The proposer of a name, a dotted path or a JSON object."""
     from specdec_lab.proposers import load_proposer
 
+    return load_proposer(_config(method), target)
+
+
+def _config(method: str) -> str | dict[str, object]:
+    """A name or a dotted path as it is, a JSON object as what it says."""
     if not method.lstrip().startswith("{"):
-        return load_proposer(method, target)
+        return method
     try:
-        config = json.loads(method)
+        return json.loads(method)
     except json.JSONDecodeError as error:
         raise ValueError(f'--method is no JSON object ({error}); quote its words with "') from error
-    return load_proposer(config, target)
 
 
 def _print_json(target: Target, steps: Iterator[Step]) -> None:
@@ -247,6 +251,36 @@ def _measure(args: argparse.Namespace) -> None:
         print(f"recorded in {path}" if path else "not recorded", end="\n\n")
 
 
+def _declare_compare(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--methods",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="names, dotted paths or JSON objects as in generate; every method if left out",
+    )
+    add("--k", type=int, help="drafted tokens per step; each method's own number if left out")
+    add("--temperature", type=float, default=0.0, metavar="T", help="0, the default, is greedy")
+    work = parser.add_mutually_exclusive_group()
+    work.add_argument("--domain", help="prompts of this domain; of every domain if left out")
+    work.add_argument("--prompt", metavar="TEXT", help="a prompt of your own")
+    add("--prompts", type=int, default=1, metavar="N", help="prompts of each domain (1)")
+    add("--max-new-tokens", type=int, default=64, metavar="N", help="tokens for each prompt (64)")
+    _declare_device(parser)
+
+
+def _compare(args: argparse.Namespace) -> None:
+    """all methods on the same prompts, in one table"""
+    from specdec_lab.study.measure.compare import chosen_cells, chosen_prompts, compare
+
+    prompts = chosen_prompts(args.prompt, args.domain, args.prompts)
+    cells = chosen_cells(map(_config, args.methods), args.k, args.temperature)
+    from specdec_lab.decoding.checkpoint import load_target
+
+    print(compare(partial(load_target, device=args.device), cells, prompts, args.max_new_tokens))
+
+
 def _declare_figures(parser: argparse.ArgumentParser) -> None:
     """It has no options."""
 
@@ -261,6 +295,7 @@ def _figures(args: argparse.Namespace) -> None:
 COMMANDS = {
     "fetch": (_declare_fetch, _fetch),
     "generate": (_declare_generate, _generate),
+    "compare": (_declare_compare, _compare),
     "figures": (_declare_figures, _figures),
     "measure": (_declare_measure, _measure),
 }

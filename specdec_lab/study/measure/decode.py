@@ -1,0 +1,83 @@
+"""Every method on the same prompts: acceptance, time by part, and the speed-up over plain decoding.
+
+The cells and the amount are listed in ``data/measurements/cells.json``. All cells decode a prompt
+one after the other, plain decoding among them, then the next prompt; the second round goes
+backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdec_lab.prompts import Prompt, load_prompts
+from specdec_lab.study.measure.cells import FILE, Cell, read_plan
+from specdec_lab.study.measure.summary import LOOP, Run, overview, summarise
+from specdec_lab.study.measure.sweep import Sweep
+
+if TYPE_CHECKING:
+    from specdec_lab.decoding.target import Target
+
+CARDS = "cards"
+
+
+def settings(quick: bool, path: Path = FILE) -> dict[str, object]:
+    """The plan of the file, shortened for a rough answer."""
+    plan = read_plan(path)
+    return asdict(plan.shortened() if quick else plan)
+
+
+def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
+    """What the proposers say of themselves, then all methods on one prompt, prompt by prompt."""
+    sweep = Sweep(target, _cells(settings), settings["max_new_tokens"], settings["seed"])
+    works: dict[str, Callable[[], dict]] = {CARDS: sweep.cards}
+    for number in range(settings["rounds"]):
+        for prompt in _prompts(settings):
+            works[f"{prompt.domain}, {prompt.name}, round {number + 1}"] = (
+                lambda prompt=prompt, number=number: _run(sweep, prompt, number)
+            )
+    return works
+
+
+def _run(sweep: Sweep, prompt: Prompt, number: int) -> dict[str, object]:
+    reports = sweep.run(prompt.ids(sweep.target), backwards=number % 2 == 1)
+    return {
+        "domain": prompt.domain,
+        "prompt": prompt.name,
+        "round": number,
+        "reports": reports,
+    }
+
+
+def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]:
+    """What is recorded: how much was measured, and `summarise` by cell."""
+    runs = [Run(**result) for name, result in results.items() if name != CARDS]
+    found = summarise(_cells(settings), runs)
+    for name, cell in found.items():
+        cell["card"] = results[CARDS][name]
+    how = {name: value for name, value in settings.items() if name != "cells"}
+    return how | {"cells": found}
+
+
+def table(data: Mapping) -> str:
+    """One line a cell, and which texts go round in circles."""
+    return "\n\n".join([overview(data["cells"]), _loops(data)])
+
+
+def _loops(data: Mapping) -> str:
+    plain = next(iter(data["cells"].values()))
+    loops = [p["prompt"] for p in plain["prompts"] if p["rep4"] > LOOP]
+    if not loops:
+        return f"No text of plain decoding repeats more than {LOOP:.0%} of its 4-grams."
+    return f"Texts that repeat more than {LOOP:.0%} of their 4-grams: {', '.join(loops)}."
+
+
+def _cells(settings: Mapping) -> list[Cell]:
+    return [Cell(**cell) for cell in settings["cells"]]
+
+
+def _prompts(settings: Mapping) -> list[Prompt]:
+    domains = settings["domains"]
+    return [prompt for d in domains for prompt in load_prompts(d)[: settings["prompts"]]]
