@@ -1,12 +1,15 @@
 """What every test shares: offline and headless settings, GPU deselection, the no-skip rule."""
 
 import os
+import sys
 
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# nbformat loads jsonschema, which would build a grammar of addresses for 3 s in every process.
+sys.modules.setdefault("rfc3987_syntax", None)  # optional there, and no notebook needs it
 
 
 def skips_are_failures() -> bool:

@@ -97,19 +97,15 @@ def wrong_arrows(path: Path) -> list[str]:
     return [".".join(name) for name in own(path) if not name or name[0] not in allowed]
 
 
-each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down_the_house():
+    assert {room(path) for path in FILES} <= {*ROOMS, "top"}
+    found = {str(path.relative_to(PACKAGE)): wrong_arrows(path) for path in FILES}
+    assert {path: arrows for path, arrows in found.items() if arrows} == {}
 
 
-@each_file
-def test_imports_point_down_the_house(path):
-    assert room(path) in (*ROOMS, "top")
-    assert wrong_arrows(path) == []
-
-
-@each_file
-def test_transformers_is_read_in_one_place(path):
-    place = path.relative_to(PACKAGE).as_posix()
-    assert place in TRANSFORMERS_ALLOWED or "transformers" not in foreign(path)
+def test_transformers_is_read_in_few_places():
+    readers = {path for path in FILES if "transformers" in foreign(path)}
+    assert {path.relative_to(PACKAGE).as_posix() for path in readers} <= TRANSFORMERS_ALLOWED
 
 
 def test_prompts_stands_above_nothing_but_decoding():

@@ -73,23 +73,21 @@ def test_41_the_look_does_not_depend_on_what_was_set_before():
     assert style.render(line_figure(), "svg") == before
 
 
-def test_41_two_processes_draw_the_same_bytes():
-    pictures = []
-    for seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo")):
-        env = os.environ | {"PYTHONHASHSEED": seed, "TZ": zone, "PYTHONPATH": str(ROOT)}
-        run = subprocess.run([sys.executable, "-c", DRAW], env=env, capture_output=True, check=True)
-        pictures.append(run.stdout)
-    assert pictures[0] == pictures[1]
-    assert pictures[0].startswith(b"\x89PNG")
+def test_41_another_process_draws_the_same_bytes():
+    env = os.environ | {"PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", DRAW], env=env, capture_output=True, check=True)
+    draw, data = FIGURES["00_promise"], recordings.load("00_promise")
+    assert run.stdout == b"".join(style.render(draw(data), kind) for kind in ("png", "svg"))
+    assert run.stdout.startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("slug", sorted(set(FIGURES) & set(recordings.slugs())))
 def test_41_stored_figures_are_drawn_from_their_recordings(slug):
-    versions = recordings.origin(slug)["versions"]
-    if versions["matplotlib"] != matplotlib.__version__:
-        assert FIGURES[slug](recordings.load(slug)).axes
+    draw, data = FIGURES[slug], recordings.load(slug)
+    figure = draw(data)
+    if recordings.origin(slug)["versions"]["matplotlib"] != matplotlib.__version__:
+        assert style.render(figure, "svg") == style.render(draw(data), "svg")
         return  # other versions draw other bytes
-    figure = FIGURES[slug](recordings.load(slug))
     for kind in ("png", "svg"):
         stored = (ROOT / "figures" / f"{slug}.{kind}").read_bytes()
         assert style.render(figure, kind) == stored, f"run make figures: {slug}.{kind} is old"
