@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from specdec_lab.study import recordings
 
@@ -12,11 +13,26 @@ FOLDER = "data/measurements"
 def measured(part: str) -> dict[str, dict]:
     """The recorded data of a part such as "cost", by the name of the machine; {} if there is none.
 
-    A reader's own recordings stand beside those of the course.
+    A reader's own recordings stand beside those of the course, whose machine comes first.
     """
     folders = (recordings.PROJECT / FOLDER, recordings.output_folder(FOLDER))
     files = {path.parent.name: path for folder in folders for path in folder.glob(f"*/{part}.json")}
+    first = reference_machine()
     return {
-        machine: json.loads(path.read_text(encoding="utf-8"))["data"]
-        for machine, path in sorted(files.items())
+        machine: json.loads(files[machine].read_text(encoding="utf-8"))["data"]
+        for machine in sorted(files, key=lambda machine: (machine != first, machine))
     }
+
+
+def reference_machine() -> str | None:
+    """The name of the machine that wrote the stored outputs of the notebooks; None if unknown."""
+    path = recordings.PROJECT / FOLDER / "reference.json"
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return f"{words(found['cpu'])}-{found['cores']}-threads"
+
+
+def words(name: str) -> str:
+    """A name of hardware as part of a folder's name: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -1,7 +1,7 @@
 """Reading the recorded measurements of all machines."""
 
 from specdec_lab.study import recordings
-from specdec_lab.study.measurements import FOLDER, measured
+from specdec_lab.study.measurements import FOLDER, measured, reference_machine
 
 
 def test_every_machine_is_found_and_the_readers_own_wins(tmp_path, monkeypatch):
@@ -12,3 +12,18 @@ def test_every_machine_is_found_and_the_readers_own_wins(tmp_path, monkeypatch):
     recordings.save("cost", {"1": 3.0}, folder=f"{FOLDER}/two")
     assert measured("cost") == {"one": {"1": 2.0}, "two": {"1": 3.0}}
     assert measured("batch") == {}
+
+
+def test_the_machine_of_the_course_comes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(recordings, "PROJECT", tmp_path)
+    monkeypatch.setenv("SPECDEC_LAB_OUTPUT", str(tmp_path))
+    for machine in ("a-1-threads", "zen-9-x-4-threads", "zoo"):
+        recordings.save("cost", {"1": 1.0}, folder=f"{FOLDER}/{machine}")
+    assert list(measured("cost")) == ["a-1-threads", "zen-9-x-4-threads", "zoo"]
+    (tmp_path / FOLDER / "reference.json").write_text('{"cpu": "Zen (9) X", "cores": 4}')
+    assert reference_machine() == "zen-9-x-4-threads"
+    assert list(measured("cost")) == ["zen-9-x-4-threads", "a-1-threads", "zoo"]
+
+
+def test_the_project_s_reference_machine_has_recordings():
+    assert reference_machine() == next(iter(measured("cost")))

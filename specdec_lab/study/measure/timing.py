@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import torch
 
 from specdec_lab.decoding.records import Draft
 from specdec_lab.study import recordings
+from specdec_lab.study.measurements import words
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -63,10 +63,6 @@ def machine_name(device: torch.device | str = "cpu") -> str:
     """A short name for this machine's folder: processor and threads, or the accelerator."""
     device = torch.device(device)
     if device.type == "cuda":
-        return _words(torch.cuda.get_device_name(device))
+        return words(torch.cuda.get_device_name(device))
     cpu = recordings.provenance()["machine"]["cpu"]
-    return f"{_words(cpu) or platform.machine()}-{torch.get_num_threads()}-threads"
-
-
-def _words(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return f"{words(cpu) or platform.machine()}-{torch.get_num_threads()}-threads"
