@@ -1,0 +1,136 @@
+"""One class a method: what is trained, how it reads a batch, and what is written down about it.
+
+The trainer knows this interface and no method. A method says which logits its draft would have at
+every depth on the target's own text; loss and held-out acceptance follow from those alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from specdec_lab.decoding.target import Target
+from specdec_lab.proposers.draft_vocab import DraftVocab, count_tokens
+from specdec_lab.proposers.mlp_speculator import NUM_STAGES, WIDTH, MLPStages, new_stages
+from specdec_lab.proposers.weights import describe_target, trained_state
+from specdec_lab.training.losses import LOSSES
+from specdec_lab.training.states import Batch, Texts
+
+STATISTICS = 40  # texts that means, spreads and scales are taken from
+
+
+class Method:
+    """What the trainer asks for: ``module``, ``depth``, `logits` and `metadata`.
+
+    ``depth`` is how many drafted tokens are trained, ``loss`` a name in ``LOSSES``; token ``d``
+    weighs ``depth_weight**d``, as it is drafted only after those before it.
+    """
+
+    name: str
+    module: nn.Module
+    depth: int
+    learning_rate: float = 1e-3
+    depth_weight: float = 0.8
+
+    def __init__(self, target: Target, vocab: DraftVocab, loss: str = "kl") -> None:
+        if loss not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}.")
+        self.target, self.vocab, self.loss_name = target, vocab, loss
+
+    @staticmethod
+    def hidden_layers(target: Target) -> tuple[int, ...]:
+        """The target's layers whose states the method reads."""
+        return ()
+
+    def logits(self, batch: Batch, depth: int) -> Iterator[Tensor]:
+        """For each of ``depth`` drafted tokens, the logits (N, Vd) at every anchor of ``batch``,
+        where the drafted tokens before it are those of the text.
+        """
+        raise NotImplementedError
+
+    def options(self) -> dict[str, str]:
+        """What is needed beside the weights to build the module again."""
+        return {}
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The mean loss over judged places and depths, ()."""
+        total, weights = torch.zeros(()), torch.zeros(())
+        for depth, logits in enumerate(self.logits(batch, self.depth)):
+            law, judged = batch.judged_at(depth)
+            weight = self.depth_weight**depth * judged
+            total = total + (LOSSES[self.loss_name](logits, law) * weight).sum()
+            weights = weights + weight.sum()
+        return total / weights.clamp(min=1)
+
+    def metadata(self) -> dict[str, str]:
+        """What the weights are for, and how to build the module again."""
+        return {"method": self.name, **describe_target(self.target), **self.options()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What goes into the weights file."""
+        return trained_state(self.module) | {"draft_to_target": self.vocab.draft_to_target}
+
+
+class MLPSpeculatorMethod(Method):
+    """All stages on the true tokens of the text, each from what the one before it carries."""
+
+    name = "mlp_speculator"
+    module: MLPStages
+    learning_rate = 2e-3
+
+    def __init__(
+        self,
+        target: Target,
+        texts: Texts,
+        loss: str = "kl",
+        seed: int = 0,
+        num_stages: int = NUM_STAGES,
+        width: int = WIDTH,
+    ) -> None:
+        super().__init__(target, texts.vocab, loss)
+        self.depth = num_stages
+        self.module = new_stages(target, texts.vocab, num_stages, width)
+        states = some_states(texts, *self.hidden_layers(target))  # (n, H)
+        self.module.state_mean.copy_(states.mean(0))
+        self.module.state_spread.copy_(states.std(0).clamp(min=1e-3))
+        generator = torch.Generator().manual_seed(seed)
+        self.module.initialise(generator, float(states.square().mean().sqrt()))
+        self.module.head.bias.data.copy_(log_unigram(texts))
+
+    @staticmethod
+    def hidden_layers(target: Target) -> tuple[int, ...]:
+        """The states after the final norm."""
+        return (target.num_layers,)
+
+    def options(self) -> dict[str, str]:
+        """The size of the stages."""
+        return {"num_stages": str(self.module.num_stages), "width": str(self.module.width)}
+
+    def logits(self, batch: Batch, depth: int) -> Iterator[Tensor]:
+        """One stage a depth, at most as many as there are."""
+        (states,) = batch.hidden.values()
+        carried = self.module.first(states[batch.anchors()])  # (N, H)
+        for number in range(min(depth, self.depth)):
+            carried = self.module.stage(number, carried, batch.token_at(number))
+            yield self.module.logits(carried)
+
+
+METHODS: dict[str, type[Method]] = {"mlp_speculator": MLPSpeculatorMethod}
+
+
+def log_unigram(texts: Texts) -> Tensor:
+    """log of each draft token's share of the answers (Vd,), with one token of each added, less its
+    mean: where a head's bias may start.
+    """
+    counts = count_tokens((t.answer for t in texts.texts), len(texts.vocab.target_to_draft))
+    logs = (counts[texts.vocab.draft_to_target.cpu()].float() + 1).log()
+    return logs - logs.mean()
+
+
+def some_states(texts: Texts, layer: int) -> Tensor:
+    """States (n, H) of ``layer`` at the anchors of the first texts."""
+    few = range(min(STATISTICS, len(texts.texts)))
+    batches = (texts.batch([number]) for number in few)
+    return torch.cat([batch.hidden[layer][batch.anchors()] for batch in batches]).float()
