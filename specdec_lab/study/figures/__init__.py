@@ -49,9 +49,9 @@ FIGURES = Registry()
 
 
 def redraw_all(report: Callable[[str], object] = print) -> list[str]:
-    """Draw every recorded figure again from its numbers; returns their names.
+    """Draw every figure again from what is recorded and measured; returns their names.
 
-    Figures whose numbers are not recorded yet are named in the report and left alone.
+    Figures whose numbers are not there yet are named in the report and left alone.
     """
     from specdec_lab.study import recordings
     from specdec_lab.study.figures.style import write_figure
@@ -63,5 +63,22 @@ def redraw_all(report: Callable[[str], object] = print) -> list[str]:
             continue
         write_figure(draw(recordings.load(slug)), slug)
         report(f"{slug}: drawn.")
+        drawn.append(slug)
+    return drawn + _redraw_measured(report)
+
+
+def _redraw_measured(report: Callable[[str], object]) -> list[str]:
+    """The same for the figures of ``measure``: every machine that has numbers is in them."""
+    from specdec_lab.study.figures.measured import MEASURED, show_measured
+    from specdec_lab.study.measurements import measured
+
+    drawn = []
+    for slug, figure in MEASURED.items():
+        machines = measured(figure.part)
+        if not machines:
+            report(f"{slug}: not measured yet; run python -m specdec_lab measure {figure.part}.")
+            continue
+        show_measured(slug)
+        report(f"{slug}: drawn from {', '.join(machines)}.")
         drawn.append(slug)
     return drawn

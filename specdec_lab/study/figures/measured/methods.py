@@ -1,0 +1,118 @@
+"""Methods beside each other by kind of text, from `measure decode`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from specdec_lab.study.figures.measured.looks import at_one, fill, look, machine_marks
+from specdec_lab.study.figures.style import Style, new_figure
+
+LABELS = ("ngram", "suffix", "draft_model int8", "draft_model int4")  # need no training
+METRICS = (("tau", "tokens per forward"), ("speedup", "speed-up (plain = 1)"))
+NAMES = {"json": "JSON", "code_edit": "code edit"}
+GAP = 0.72  # of the width of a domain, taken by its points
+
+
+def methods(data: Mapping[str, dict], labels: Sequence[str] = LABELS) -> Figure:
+    """Tokens per forward (above) and speed-up (below) by domain, intervals over prompts.
+
+    Every method stands there with its best k of all domains on the first machine. ``data``:
+    machine -> what `measure decode` records.
+    """
+    chosen = best_cells(next(iter(data.values())), labels)
+    domains = _domains(data)
+    figure = new_figure(8.6, 6.1)
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.16, top=0.94, hspace=0.1)
+    for axes, (metric, words) in zip((top, bottom), METRICS, strict=True):
+        _points(axes, data, chosen, metric)
+        at_one(axes)
+        axes.set(ylabel=words, xlim=(-0.5, len(domains) - 0.5), ylim=(0, None))
+        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+        axes.grid(visible=False, axis="x")
+        for place in range(1, len(domains)):
+            axes.axvline(place - 0.5, color="#e3e3e3", lw=1)
+    bottom.set_xticks(range(len(domains)), [NAMES.get(domain, domain) for domain in domains])
+    marks = [_mark(style, k) for style, k in chosen.values()]
+    for y, handles in ((0.04, marks), (0.0, machine_marks(data))):
+        how = {"ncols": len(handles), "loc": "lower center", "fontsize": 9.5}
+        figure.legend(handles=handles, bbox_to_anchor=(0.53, y), **how)
+    top.set_title("Copying needs a text that repeats; a twin of few bits guesses anywhere")
+    return figure
+
+
+def describe_methods(data: Mapping[str, dict], labels: Sequence[str] = LABELS) -> str:
+    """The picture in words: the speed-ups of every method by domain on the first machine."""
+    machine, recording = next(iter(data.items()))
+    said = []
+    for name, (style, k) in best_cells(recording, labels).items():
+        scopes = recording["cells"][name]["scopes"]
+        numbers = (f"{domain} {scopes[domain]['speedup']:.2f}" for domain in recording["domains"])
+        said.append(f"{style.label} (k = {k}): {', '.join(numbers)}")
+    return f"Tokens per forward and speed-up by domain. Speed-up, {machine}: {'; '.join(said)}."
+
+
+def best_cells(recording: Mapping, labels: Sequence[str]) -> dict[str, tuple[Style, int]]:
+    """Cell name -> look and k: of every label the greedy cell that is fastest over all prompts."""
+    found = {}
+    for label in labels:
+        cells = {
+            name: cell
+            for name, cell in recording["cells"].items()
+            if cell["label"] == label and not cell["temperature"] and cell["verify"] == "auto"
+        }
+        if cells:
+            best = max(cells, key=lambda name: cells[name]["scopes"]["all"]["speedup"])
+            found[best] = look(label, cells[best]["config"]), cells[best]["k"]
+    return found
+
+
+def _points(
+    axes: Axes, data: Mapping[str, dict], chosen: Mapping[str, tuple[Style, int]], metric: str
+) -> None:
+    """A point and its interval for every domain, method and machine."""
+    pairs = [(name, machine) for name in chosen for machine in data]
+    for number, (name, machine) in enumerate(pairs):
+        shift = GAP * ((number + 0.5) / len(pairs) - 0.5)
+        scopes = data[machine]["cells"].get(name, {"scopes": {}})["scopes"]
+        look = chosen[name][0], list(data).index(machine)
+        for place, domain in enumerate(_domains(data)):
+            if domain in scopes:
+                _point(axes, place + shift, scopes[domain], metric, *look)
+                if len(data) == 1:
+                    _number(axes, place + shift, scopes[domain], metric)
+
+
+def _point(
+    axes: Axes, place: float, scope: Mapping, metric: str, style: Style, machine: int
+) -> None:
+    low, high = _ends(scope, metric)
+    axes.vlines(place, low, high, color=style.color, lw=2, zorder=2)
+    inside = fill(style.color, machine)
+    axes.plot(place, scope[metric], style.marker, color=style.color, mfc=inside, zorder=3)
+
+
+def _number(axes: Axes, place: float, scope: Mapping, metric: str) -> None:
+    """The number of a point above its interval."""
+    top = place, max(scope[metric], *_ends(scope, metric))
+    how = {"ha": "center", "fontsize": 8.5, "color": "#444444"}
+    axes.annotate(f"{scope[metric]:.2f}", top, (0, 6), textcoords="offset points", **how)
+
+
+def _ends(scope: Mapping, metric: str) -> tuple[float, float]:
+    """The interval over prompts; the value twice where there is none."""
+    return tuple(scope[f"{metric}_interval"] or [scope[metric]] * 2)
+
+
+def _domains(data: Mapping[str, dict]) -> list[str]:
+    return next(iter(data.values()))["domains"]
+
+
+def _mark(style: Style, k: int) -> Line2D:
+    """A method's entry in the legend."""
+    name = f"{style.label}, k = {k}"
+    return Line2D([], [], ls="", marker=style.marker, color=style.color, label=name)
