@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from specdec_lab.decoding.target import Target
+from specdec_lab.decoding.transformer import Transformer
 from specdec_lab.proposers.draft_vocab import DraftVocab, count_tokens
 from specdec_lab.proposers.mlp_speculator import NUM_STAGES, WIDTH, MLPStages, new_stages
+from specdec_lab.proposers.short_model import NUM_LAYERS, new_short_model
 from specdec_lab.proposers.weights import describe_target, trained_state
 from specdec_lab.training.losses import LOSSES
 from specdec_lab.training.states import Batch, Texts
@@ -25,7 +27,8 @@ class Method:
     """What the trainer asks for: ``module``, ``depth``, `logits` and `metadata`.
 
     ``depth`` is how many drafted tokens are trained, ``loss`` a name in ``LOSSES``; token ``d``
-    weighs ``depth_weight**d``, as it is drafted only after those before it.
+    weighs ``depth_weight**d``, as it is drafted only after those before it. ``storage`` is how the
+    weights are kept.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Method:
     depth: int
     learning_rate: float = 1e-3
     depth_weight: float = 0.8
+    storage: str = "float16"
 
     def __init__(self, target: Target, vocab: DraftVocab, loss: str = "kl") -> None:
         if loss not in LOSSES:
@@ -117,7 +121,39 @@ class MLPSpeculatorMethod(Method):
             yield self.module.logits(carried)
 
 
-METHODS: dict[str, type[Method]] = {"mlp_speculator": MLPSpeculatorMethod}
+class DraftModelMethod(Method):
+    """The target's first layers, taught its law: the same at every depth, so one is trained."""
+
+    name = "draft_model"
+    module: Transformer
+    depth = 1
+    storage = "int8"  # three layers of the target are 21 MB in 16 bits
+
+    def __init__(
+        self,
+        target: Target,
+        texts: Texts,
+        loss: str = "kl",
+        seed: int = 0,
+        num_layers: int = NUM_LAYERS,
+    ) -> None:
+        super().__init__(target, texts.vocab, loss)
+        self.module = new_short_model(target, texts.vocab, num_layers)
+
+    def options(self) -> dict[str, str]:
+        """The depth of the model."""
+        return {"num_layers": str(self.module.arch.num_layers)}
+
+    def logits(self, batch: Batch, depth: int) -> Iterator[Tensor]:
+        """The same logits, read one place further on for every depth."""
+        states, _ = self.module(batch.tokens)  # (B, T, H)
+        for number in range(depth):
+            yield self.module.head(states[batch.read_at(number)])
+
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method for method in (MLPSpeculatorMethod, DraftModelMethod)
+}
 
 
 def log_unigram(texts: Texts) -> Tensor:

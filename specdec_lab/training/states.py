@@ -64,15 +64,16 @@ class Batch:
         """For drafted token ``depth`` (0 is the first) of every anchor: the law (N, K) that judges
         it, and whether there is one, (N,).
         """
-        rows, places = self._behind(depth)
+        rows, places = self.read_at(depth)
         inside = self.anchors()[1] + 1 + depth < self.tokens.shape[1]
         return self.law[rows, places], self.judged[rows, places] & inside
 
     def token_at(self, depth: int) -> Tensor:
         """The token (N,) that drafted token ``depth`` follows: the pending one at depth 0."""
-        return self.tokens[self._behind(depth)]
+        return self.tokens[self.read_at(depth)]
 
-    def _behind(self, depth: int) -> tuple[Tensor, Tensor]:
+    def read_at(self, depth: int) -> tuple[Tensor, Tensor]:
+        """Rows and places (N,) of these tokens; the last place of a row where it has no more."""
         rows, places = self.anchors()
         return rows, (places + 1 + depth).clamp(max=self.tokens.shape[1] - 1)
 

@@ -4,7 +4,6 @@ pytest tests/training/test_trainer.py
 """
 
 import os
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -19,17 +18,9 @@ from specdec_lab.training.methods import Method, MLPSpeculatorMethod
 from specdec_lab.training.states import TargetStates, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 from toys import random_target
+from training_texts import Written
 
 SETTINGS = Settings(steps=12, warmup=3, evaluate_every=6, learning_rate=1e-2)
-
-
-@dataclass(frozen=True)
-class Written:
-    """A prompt and what the target wrote behind it."""
-
-    prompt: list[int]
-    answer: list[int]
-    domain: str = "chat"
 
 
 @pytest.fixture(scope="module")

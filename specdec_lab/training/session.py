@@ -1,0 +1,137 @@
+"""From a method's name to its weights: ``python -m specdec_lab train <method>``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from specdec_lab.decoding.store import Report, cache_folder, to_stderr
+from specdec_lab.decoding.target import Target
+from specdec_lab.proposers import weights
+from specdec_lab.proposers.draft_vocab import (
+    DEFAULT_SIZE,
+    DraftVocab,
+    always_kept,
+    count_tokens,
+    most_useful,
+)
+from specdec_lab.training.methods import METHODS
+from specdec_lab.training.states import TargetStates, Text, Texts
+from specdec_lab.training.trainer import Settings, Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to train and where it goes.
+
+    ``options`` are keyword arguments of the method's class. ``folder`` gets the weights and, beside
+    them, the learning curve; ``checkpoints`` what a run that was stopped goes on from.
+    """
+
+    method: str
+    settings: Settings
+    options: dict[str, object] = field(default_factory=dict)
+    vocab_size: int = DEFAULT_SIZE
+    learn_prompts: bool = False
+    seconds: float = math.inf
+    folder: Path = weights.FOLDER
+    checkpoints: Path = field(default_factory=lambda: cache_folder() / "training")
+
+
+def plan_of(args: argparse.Namespace) -> Plan:
+    """The plan that the options of the command line describe."""
+    kind = METHODS[args.action]
+    settings = Settings(
+        steps=args.steps,
+        learning_rate=args.learning_rate or kind.learning_rate,
+        evaluate_every=args.every,
+        seed=args.seed,
+    )
+    return Plan(
+        args.action,
+        settings,
+        {"loss": args.loss, **args.options},
+        vocab_size=args.vocab_size,
+        learn_prompts=args.learn_prompts,
+        seconds=math.inf if args.minutes is None else 60 * args.minutes,
+        folder=args.folder or weights.FOLDER,
+    )
+
+
+def train(
+    target: Target,
+    texts: Sequence[Text],
+    unseen: Sequence[Text],
+    plan: Plan,
+    report: Report = to_stderr,
+) -> Path | None:
+    """Train on ``texts``, watch ``unseen``, and write the weights; returns their path, or None when
+    the time was up before the last step (the same call goes on).
+
+    Raises ValueError for an unknown method, for no texts, and for a checkpoint of another run.
+    """
+    if plan.method not in METHODS:
+        raise ValueError(f"there is no recipe for {plan.method!r}; use {', '.join(METHODS)}")
+    trainer = _trainer(target, texts, unseen, plan)
+    if trainer.step:
+        report(f"Going on at step {trainer.step} from {trainer.path}.")
+    trainer.run(report, plan.seconds)
+    if not trainer.finished:
+        report(f"Stopped at step {trainer.step}: run the same command to go on.")
+        return None
+    return save(trainer, plan)
+
+
+def _trainer(target: Target, texts: Sequence[Text], unseen: Sequence[Text], plan: Plan) -> Trainer:
+    kind = METHODS[plan.method]
+    vocab = draft_vocab(target, texts, plan.vocab_size)
+    states = TargetStates(target, kind.hidden_layers(target))
+    learned = Texts(texts, states, vocab, learn_prompts=plan.learn_prompts)
+    method = kind(target, learned, seed=plan.settings.seed, **plan.options)
+    path = plan.checkpoints / f"{plan.method}.pt"
+    return Trainer(method, learned, Texts(unseen, states, vocab), plan.settings, path)
+
+
+def draft_vocab(target: Target, texts: Sequence[Text], size: int = DEFAULT_SIZE) -> DraftVocab:
+    """The ``size`` tokens that the target writes most often, every domain counting the same, and
+    those that are always kept.
+    """
+    by_domain: dict[str, list[Sequence[int]]] = {}
+    for text in texts:
+        by_domain.setdefault(text.domain, []).append(text.answer)
+    counts = [count_tokens(answers, target.vocab_size) for answers in by_domain.values()]
+    kept = always_kept(target.tokenizer, target.eos_ids) if target.tokenizer else target.eos_ids
+    return most_useful(counts, min(size, target.vocab_size), kept)
+
+
+def save(trainer: Trainer, plan: Plan) -> Path:
+    """Write the weights with their metadata and the curve as JSON beside them."""
+    path = plan.folder / f"{plan.method}.safetensors"
+    said = about(trainer, plan)
+    weights.save_weights(path, trainer.method.tensors(), said, trainer.method.storage)
+    record = {"about": said, "curve": trainer.curve}
+    path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def about(trainer: Trainer, plan: Plan) -> dict[str, str]:
+    """Everything that the weights came from."""
+    method, settings = trainer.method, plan.settings
+    return {
+        **method.metadata(),
+        "data_hash": trainer.texts.hash(),
+        "tokens": str(trainer.texts.num_tokens),
+        "seed": str(settings.seed),
+        "steps": str(trainer.step),
+        "loss": method.loss_name,
+        "final_loss": f"{trainer.loss:.4f}",
+        "torch": torch.__version__,
+        "command": " ".join(["python -m specdec_lab", *sys.argv[1:]]),
+    }

@@ -1,0 +1,98 @@
+"""From texts to weights that `load_proposer` finds: both methods, on a tiny model.
+
+pytest tests/training/test_session.py
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lab.decoding.decode import generate
+from specdec_lab.proposers import load_proposer
+from specdec_lab.proposers.short_model import load_short_model
+from specdec_lab.proposers.weights import read_weights
+from specdec_lab.training.methods import METHODS
+from specdec_lab.training.session import Plan, draft_vocab, train
+from specdec_lab.training.trainer import Settings
+from toys import random_target
+from training_texts import Written
+
+OPTIONS = {"mlp_speculator": {"num_stages": 2, "width": 16}, "draft_model": {"num_layers": 1}}
+
+
+@pytest.fixture(scope="module")
+def target():
+    return random_target(dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def texts(target):
+    prompts = [[i, i + 1] for i in range(1, 9)]
+    answers = generate(target, prompts, max_new_tokens=12).tokens
+    return [Written(*pair) for pair in zip(prompts, answers, strict=True)]
+
+
+@pytest.fixture
+def plan_for(tmp_path, monkeypatch):
+    """A plan that writes nothing outside the test's own folder."""
+    monkeypatch.setenv("SPECDEC_LAB_CACHE", str(tmp_path / "cache"))
+    settings = Settings(steps=8, warmup=2, evaluate_every=4, learning_rate=1e-2)
+    return lambda method: Plan(method, settings, OPTIONS[method], folder=tmp_path / "weights")
+
+
+def quiet(line: str) -> None:
+    """A report that nobody reads."""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_curve_and_provenance_are_written(target, texts, plan_for, method):
+    path = train(target, texts[2:], texts[:2], plan_for(method), quiet)
+    assert path.name == f"{method}.safetensors"
+    tensors, about = read_weights(path)
+    assert tensors["draft_to_target"].tolist() == list(range(32))
+    assert (about["steps"], about["seed"], about["method"]) == ("8", "0", method)
+    assert {"target_hash", "data_hash", "final_loss", "command"} <= about.keys()
+    record = json.loads(path.with_suffix(".json").read_text())
+    assert [entry["step"] for entry in record["curve"]] == [4, 8]
+
+
+def test_the_weights_are_found_by_the_methods_name(target, texts, plan_for, monkeypatch):
+    plan = plan_for("mlp_speculator")
+    monkeypatch.setattr("specdec_lab.proposers.weights.FOLDER", plan.folder)
+    train(target, texts[2:], texts[:2], plan, quiet)
+    drafter = load_proposer("mlp_speculator", target)
+    got = generate(target, [[3, 4], [9]], drafter, max_new_tokens=12)
+    assert got.tokens == generate(target, [[3, 4], [9]], max_new_tokens=12).tokens
+
+
+def test_a_short_model_starts_as_the_first_layers_of_the_target(target, texts, plan_for):
+    plan = plan_for("draft_model")
+    path = train(target, texts[2:], texts[:2], replace(plan, settings=Settings(steps=0)), quiet)
+    short = load_short_model(target, path)
+    ids = torch.tensor([[3, 1, 4]])
+    _, hidden = target.model(ids, None, (1,))
+    expected = target.model.head(target.model.norm(hidden[1]))
+    states, _ = short.model(ids)
+    torch.testing.assert_close(short.model.head(states), expected, atol=0.3, rtol=0)  # 8 bits
+    assert (short.num_layers, len(short.vocab)) == (1, 32)
+
+
+def test_a_run_that_is_out_of_time_writes_no_weights_and_goes_on(target, texts, plan_for):
+    plan, said = plan_for("mlp_speculator"), []
+    assert train(target, texts[2:], texts[:2], replace(plan, seconds=-1), said.append) is None
+    assert "run the same command to go on" in said[-1]
+    assert not plan.folder.exists()
+    assert train(target, texts[2:], texts[:2], plan, quiet).is_file()
+
+
+def test_the_draft_vocabulary_weighs_domains_alike(target):
+    texts = [Written([1], [2, 2, 2, 3]), Written([1], [7, 8, 8], "code")]
+    assert draft_vocab(target, texts, 2).draft_to_target.tolist() == [2, 8]
+
+
+def test_an_unknown_method_is_refused(target, texts, plan_for):
+    plan = replace(plan_for("draft_model"), method="medusa")
+    with pytest.raises(ValueError, match="use mlp_speculator, draft_model"):
+        train(target, texts, texts, plan, quiet)
