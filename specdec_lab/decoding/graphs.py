@@ -1,0 +1,133 @@
+"""CUDA graphs: a step that was recorded once is launched as a whole, without Python between its
+kernels.
+
+A graph replays the same kernels on the same addresses. So whatever changes from step to step must
+be a tensor that is copied into a fixed buffer (tokens, lengths, who sees whom), and whatever is a
+number on the host (how many nodes, how many keys are read) makes a graph of its own. See "CUDA
+Graphs" in PyTorch's notes on CUDA semantics.
+
+Not measured: no GPU was at hand when this was written. The tests marked ``gpu`` compare captured
+and plain steps; on the CPU the same steps are traced, and replayed without their Python.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from specdec_lab.decoding.cache import KVCache
+from specdec_lab.decoding.transformer import Transformer
+
+Step = Callable[..., tuple[Tensor, ...]]
+WARM_UPS = 3  # runs before a capture: libraries choose their kernels and allocate in the first ones
+
+
+def capture(fn: Step, buffers: Sequence[Tensor]) -> Step:
+    """``fn`` as one CUDA graph for inputs shaped like ``buffers``; on other devices ``fn`` itself.
+
+    ``fn`` takes tensors and returns a tuple of tensors. It is run a few times here, so running it
+    again with the same inputs must change nothing; what it writes elsewhere (a cache) must stay at
+    its address. It must not read the device, nor depend on anything else that changes.
+    """
+    if buffers[0].device.type != "cuda":
+        return fn
+    return _Replay(fn, buffers)
+
+
+class _Replay:
+    """A captured function: copies its inputs in, replays, and returns copies of the outputs, which
+    the next replay therefore leaves alone.
+    """
+
+    def __init__(self, fn: Step, buffers: Sequence[Tensor]) -> None:
+        stream = torch.cuda.Stream(buffers[0].device)  # libraries keep their workspaces per stream
+        self._graph = torch.cuda.CUDAGraph()
+        # Inference tensors could not be written to by a later capture in ordinary mode.
+        with torch.inference_mode(False), torch.no_grad():
+            self._inputs = [buffer.clone() for buffer in buffers]
+            stream.wait_stream(torch.cuda.current_stream(buffers[0].device))
+            with torch.cuda.stream(stream):
+                for _ in range(WARM_UPS):
+                    fn(*self._inputs)
+            torch.cuda.current_stream(buffers[0].device).wait_stream(stream)
+            with torch.cuda.graph(self._graph, stream=stream):
+                self._outputs = fn(*self._inputs)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        for own, given in zip(self._inputs, inputs, strict=True):
+            own.copy_(given)
+        self._graph.replay()
+        return tuple(output.clone() for output in self._outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """The storage of a cache, and the graphs that were captured on it."""
+
+    storage: KVCache
+    graphs: dict[tuple, Step] = field(default_factory=dict)
+
+    def fits(self, batch_size: int, max_length: int) -> bool:
+        """Whether a request of this size can use the storage."""
+        return self.storage.batch_size == batch_size and self.storage.capacity >= max_length
+
+
+class StepGraphs:
+    """The graphs of a model's step: one per cache storage, number of nodes and number of keys read,
+    captured when first needed.
+
+    A graph is tied to the storage it writes to. So a cache that nobody holds any more gives its
+    storage, with its graphs, to the next request of that size; storage of other sizes is let go.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        self._model = model
+        self._shelves: list[_Shelf] = []
+        self._lent: WeakKeyDictionary[KVCache, _Shelf] = WeakKeyDictionary()
+
+    def new_cache(self, batch_size: int, max_length: int) -> KVCache:
+        """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
+        used = {id(shelf) for shelf in self._lent.values()}
+        idle = [shelf for shelf in self._shelves if id(shelf) not in used]
+        shelf = next((shelf for shelf in idle if shelf.fits(batch_size, max_length)), None)
+        if shelf is None:
+            with torch.inference_mode(False):  # so that it can be written to in either mode
+                shelf = _Shelf(self._model.new_cache(batch_size, max_length))
+            self._shelves = [s for s in self._shelves if id(s) in used] + [shelf]
+        cache = copy.copy(shelf.storage)
+        cache.lengths = torch.zeros_like(cache.lengths)
+        cache.entries.zero_()
+        self._lent[cache] = shelf
+        return cache
+
+    def step(
+        self, cache: KVCache, nodes: Tensor, hidden_layers: Sequence[int], *seen: Tensor
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """Logits (B, N, V) and the hidden states asked for of ``nodes`` (B, N) behind a cache that
+        ``new_cache`` gave; ``seen`` is what a tree hands to the model.
+        """
+        num_nodes = nodes.shape[1]
+        graphs = self._lent[cache].graphs
+        key = (num_nodes, cache.num_keys(num_nodes), len(seen), *hidden_layers)
+        inputs = (nodes, cache.lengths, *seen)
+        if key not in graphs:
+            graphs[key] = capture(self._step_on(cache, hidden_layers), inputs)
+        logits, *hidden = graphs[key](*inputs)
+        cache.num_written = num_nodes  # a replay runs no Python
+        return logits, dict(zip(hidden_layers, hidden, strict=True))
+
+    def _step_on(self, cache: KVCache, hidden_layers: Sequence[int]) -> Step:
+        """The step as a function of tensors alone; the numbers of the host are those of now."""
+        model, behind = self._model, copy.copy(cache)  # the cache itself must not be kept alive
+
+        def step(nodes: Tensor, lengths: Tensor, *seen: Tensor) -> tuple[Tensor, ...]:
+            behind.lengths = lengths
+            states, hidden = model(nodes, behind, hidden_layers, *seen)
+            return model.head(states), *(hidden[layer] for layer in hidden_layers)
+
+        return step
