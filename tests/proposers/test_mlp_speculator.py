@@ -6,8 +6,8 @@ pytest tests/proposers/test_mlp_speculator.py
 import pytest
 import torch
 
-from specdec_lab.decoding.decode import Loop, collect, generate, run
-from specdec_lab.decoding.randomness import CounterRandomness, enumerate_law
+from specdec_lab.decoding.decode import Loop, generate
+from specdec_lab.decoding.randomness import CounterRandomness
 from specdec_lab.decoding.records import Context, Draft, Verdict
 from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling, history_of
@@ -26,7 +26,7 @@ from specdec_lab.proposers.weights import (
     trained_state,
 )
 from specdec_lab.study.overlap import logits_behind
-from toys import random_target, sequence_law, total_variation
+from toys import random_target, sequence_law, total_variation, whole_law
 
 GREEDY, WARM = Sampling(), Sampling(temperature=0.9)
 PENALISED = Sampling(
@@ -194,9 +194,7 @@ def test_the_law_of_the_text_is_the_targets(rule, drafting, vocab_size, kept, k)
     """Enumerated over two steps; in the second case token 1 can never be drafted."""
     target, max_new = random_target(4, vocab_size), k + 1
     drafter = speculator(target, drafting, kept=kept, num_stages=2)
-    sampling = Sampling(temperature=1.0)
-    asked = Request.checked(target, [[0, 1]], drafter, k, sampling, rule, max_new, None)
-    got = enumerate_law(lambda chance: tuple(collect(1, run(target, asked, chance)).tokens[0]))
+    got = whole_law(target, drafter, k, rule, max_new)
 
     def law(context):
         return logits_behind(target, context)[0].softmax(-1).tolist()
