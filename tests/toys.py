@@ -21,12 +21,23 @@ from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.transformer import Architecture, Transformer
+from specdec_lab.decoding.tree import ancestors, chain_parents, prune
 from specdec_lab.decoding.verify import Rule
 
 Law = Callable[[tuple[int, ...]], list[float]]
 PLAIN = Sampling(temperature=1.0)
 PROMPT = (0, 1)
 SHAPES = ("dense", "sparse", "disjoint", "equal", "one_hot", "zeros")
+
+
+def paths(
+    root: tuple[int, ...], tokens: Sequence[int], parents: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """The text down to the root and to every node of a tree."""
+    texts = [root]
+    for token, parent in zip(tokens, parents, strict=True):
+        texts.append((*texts[parent + 1], token))
+    return texts
 
 
 class ToyCache:
@@ -72,17 +83,24 @@ class ToyTarget:
     ) -> Scores:
         self.num_forwards += 1
         nodes = torch.cat([pending[:, None], draft.tokens], 1)  # (B, N+1)
-        lengths, read = cache.lengths.tolist(), cache.tokens.tolist()
+        trees = chain_parents(*draft.tokens.shape) if draft.parents is None else draft.parents
+        known = zip(cache.tokens.tolist(), cache.lengths.tolist(), strict=True)
         rows = []
-        for before, length, row in zip(read, lengths, nodes.tolist(), strict=True):
-            text = (*before[:length], *row)
-            rows.append([self._logits(text[: length + i + 1]) for i in range(len(row))])
+        for (before, length), row, parents in zip(
+            known, nodes.tolist(), trees.tolist(), strict=True
+        ):
+            texts = paths((*before[:length], row[0]), row[1:], parents)
+            rows.append([self._logits(text) for text in texts])
         slots = cache.lengths[:, None] + torch.arange(nodes.shape[1])
         cache.tokens.scatter_(1, slots, nodes)
         return Scores(torch.tensor(rows, dtype=torch.float64))
 
     def keep(self, cache: ToyCache, path: Tensor | None, counts: Tensor) -> None:
-        assert path is None
+        if path is not None:
+            depth = torch.arange(path.shape[1])
+            kept = path.where(depth < counts[:, None] - 1, depth)
+            first = cache.lengths[:, None] + 1
+            cache.tokens.scatter_(1, first + depth, cache.tokens.gather(1, first + kept))
         cache.lengths = cache.lengths + counts
 
     def _logits(self, context: tuple[int, ...]) -> list[float]:
@@ -119,6 +137,65 @@ class ToyDrafter:
             torch.full((len(rows),), k),
             probs=torch.stack(probs, 1) if self.tell_law else None,
         )
+
+
+class ToyTree:
+    """Drafts the tree whose parents are `shapes[s]`, a shape for every residue of the context's
+    length: the children of a node drawn from `law`, without replacement or with it, or its most
+    probable tokens. Nothing is drafted where a text would reach `limit`.
+    """
+
+    def __init__(
+        self,
+        law: Law,
+        shapes: Sequence[Sequence[int]],
+        how: str = "apart",
+        tell_law: bool = True,
+        limit: int = 99,
+    ) -> None:
+        assert how in ("apart", "independent", "top")
+        self.law, self.shapes, self.how, self.tell_law = law, shapes, how, tell_law
+        self.limit = limit
+
+    def propose(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        pairs = zip(context.tokens.tolist(), context.lengths.tolist(), strict=True)
+        texts = [[tuple(tokens[:length])] for tokens, length in pairs]
+        shapes = [self.shapes[len(row[0]) % len(self.shapes)][:k] for row in texts]
+        used: list[dict[int, list[int]]] = [{} for _ in texts]  # the siblings drafted so far
+        columns = []
+        for node in range(k):
+            parents = [shape[node] if node < len(shape) else -1 for shape in shapes]
+            told = zip(texts, used, parents, strict=True)
+            laws = [self._left(row[p + 1], taken.get(p, [])) for row, taken, p in told]
+            room = [len(row[p + 1]) + 1 < self.limit for row, p in zip(texts, parents, strict=True)]
+            live = [
+                any(law) and node < len(shape) and wanted
+                for law, shape, wanted in zip(laws, shapes, room, strict=True)
+            ]
+            laws = torch.tensor(laws, dtype=torch.float64)
+            drawn = laws.argmax(1)
+            if self.how != "top":
+                certain = torch.nn.functional.one_hot(drawn, laws.shape[1]).double()
+                drawable = torch.where(torch.tensor(live)[:, None], laws, certain)
+                drawn = randomness.draw(drawable, context.lengths, Lane.DRAFT, node)
+            for row, taken, p, token in zip(texts, used, parents, drawn.tolist(), strict=True):
+                row.append((*row[p + 1], token))
+                taken.setdefault(p, []).append(token)
+            columns.append((drawn, torch.tensor(parents), laws, torch.tensor(live)))
+        tokens, parents, laws, live = (torch.stack(x, 1) for x in zip(*columns, strict=True))
+        path = ancestors(parents)[:, 1:, 1:]
+        live = ~(path & ~live[:, None]).any(-1)
+        probs = laws if self.tell_law else None
+        return prune(Draft(tokens, live.sum(1), parents, probs), live)
+
+    def _left(self, text: tuple[int, ...], taken: list[int]) -> list[float]:
+        law = self.law(text)
+        if self.how == "independent":
+            return law
+        rest = [0.0 if token in taken else p for token, p in enumerate(law)]
+        return [p / sum(rest) for p in rest] if sum(rest) else rest
 
 
 class Scripted:

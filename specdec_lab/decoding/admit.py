@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from specdec_lab.decoding.records import Draft
+from specdec_lab.decoding.tree import ancestors, misplaced, prune
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,32 +20,54 @@ class Admitted:
 
     FOREIGN: ClassVar[int] = 1  # an id outside the target's vocabulary
     NO_LAW: ClassVar[int] = 2  # probs that are not finite, negative, or do not sum to 1
+    NO_TREE: ClassVar[int] = 3  # a parent that is neither -1 nor an earlier node
 
     draft: Draft
-    fault: Tensor  # (B,) 0, FOREIGN or NO_LAW
+    fault: Tensor  # (B,) 0 or one of these
 
 
 def admit(draft: Draft, k: int, room: Tensor, vocab_size: int, eos: Tensor) -> Admitted:
-    """Cut a draft to ``room`` (B,) tokens a row, to its first end token, and to the places that
-    have a proper law.
+    """Cut a draft to what may be committed: no node deeper than ``room`` (B,), none behind an end
+    token, none from the first one on that has no proper law.
 
     All of these keep exactness: they depend on what is already drafted, or on a law before anything
     is drawn from it. Raises ValueError for a draft of the wrong shape.
     """
     draft = _on_device(_shaped(draft, k, room.shape[0]), room.device)
-    place = torch.arange(draft.tokens.shape[1], device=room.device)  # (N,)
-    count = torch.minimum(draft.count.clamp(min=0, max=draft.tokens.shape[1]), room)
+    live = torch.arange(draft.tokens.shape[1], device=room.device) < draft.count[:, None]  # (B, N)
+    draft, misplaced = _rooted(draft, live)
+    live = live & _useful(draft, room, eos)
     lawful = _lawful(draft)  # (B, N)
-    broken = (~lawful & (place < count[:, None])).any(1)
-    count = torch.minimum(count, lawful.long().cumprod(1).sum(1))
-    is_end = (draft.tokens[..., None] == eos).any(-1)
-    ends = torch.where(is_end, place + 1, draft.tokens.shape[1])
-    count = torch.minimum(count, ends.amin(1)) if draft.tokens.shape[1] else count
+    broken = (~lawful & live).any(1)
+    live = live & lawful.long().cumprod(1).bool()
     inside = (draft.tokens >= 0) & (draft.tokens < vocab_size)
-    foreign = (~inside & (place < count[:, None])).any(1)
+    foreign = (~inside & live).any(1)
     fault = torch.where(foreign, Admitted.FOREIGN, broken.long() * Admitted.NO_LAW)
-    tokens = draft.tokens.clamp(0, vocab_size - 1)
-    return Admitted(_trim(replace(draft, tokens=tokens, count=count)), fault)
+    fault = fault.masked_fill(misplaced, Admitted.NO_TREE)
+    draft = replace(draft, tokens=draft.tokens.clamp(0, vocab_size - 1), count=live.sum(1))
+    return Admitted(_trim(draft if draft.parents is None else prune(draft, live)), fault)
+
+
+def _rooted(draft: Draft, live: Tensor) -> tuple[Draft, Tensor]:
+    """The draft with parents that are safe to follow, and which rows (B,) had others."""
+    if draft.parents is None:
+        return draft, torch.zeros_like(draft.count, dtype=torch.bool)
+    parents = draft.parents.where(live, -1)
+    wrong = misplaced(parents)
+    return replace(draft, parents=parents.masked_fill(wrong, -1)), wrong.any(1)
+
+
+def _useful(draft: Draft, room: Tensor, eos: Tensor) -> Tensor:
+    """Which nodes (B, N) could be committed: deep enough in the room, and no end token above."""
+    is_end = (draft.tokens[..., None] == eos).any(-1)  # (B, N)
+    if draft.parents is None:
+        depth = torch.arange(1, is_end.shape[1] + 1, device=room.device)
+        ended = is_end.cumsum(1) > is_end.long()
+    else:
+        path = ancestors(draft.parents)[:, 1:, 1:]  # (B, N, N), a node's own entry included
+        depth = path.sum(-1)
+        ended = (path & is_end[:, None]).sum(-1) > is_end.long()
+    return (depth <= room[:, None]) & ~ended
 
 
 def _shaped(draft: Draft, k: int, num_rows: int) -> Draft:
@@ -55,6 +78,11 @@ def _shaped(draft: Draft, k: int, num_rows: int) -> Draft:
         raise ValueError(
             f"A draft for {num_rows} rows and k = {k} needs tokens ({num_rows}, at most {k}) and "
             f"count ({num_rows},), not {tuple(draft.tokens.shape)} and {tuple(draft.count.shape)}."
+        )
+    if draft.parents is not None and draft.parents.shape != draft.tokens.shape:
+        raise ValueError(
+            f"parents must be (B, N) like tokens {tuple(draft.tokens.shape)}, not "
+            f"{tuple(draft.parents.shape)}."
         )
     if draft.probs is not None and draft.probs.shape[:2] != draft.tokens.shape:
         raise ValueError(
@@ -70,7 +98,7 @@ def _on_device(draft: Draft, device: torch.device) -> Draft:
         for name in ("tokens", "count", "parents", "probs", "draft_to_target")
         if (value := getattr(draft, name)) is not None
     }
-    moved["tokens"], moved["count"] = moved["tokens"].long(), moved["count"].long()
+    moved |= {name: moved[name].long() for name in ("tokens", "count", "parents") if name in moved}
     return replace(draft, **moved)
 
 
@@ -91,5 +119,5 @@ def _trim(draft: Draft) -> Draft:
     if draft.tokens.device.type != "cpu":
         return draft
     width = int(draft.count.max()) if draft.count.numel() else 0
-    probs = None if draft.probs is None else draft.probs[:, :width]
-    return replace(draft, tokens=draft.tokens[:, :width], probs=probs)
+    parents, probs = (x if x is None else x[:, :width] for x in (draft.parents, draft.probs))
+    return replace(draft, tokens=draft.tokens[:, :width], parents=parents, probs=probs)

@@ -49,12 +49,13 @@ class KVCache:
         self.max_used = 0
         self.num_written = 0
 
-    def places(self, num_nodes: int) -> Tensor:
+    def places(self, num_nodes: int, num_before: int = 0) -> Tensor:
         """Where the next ``num_nodes`` nodes of every row go, flat: (B * num_nodes,) places of
-        ``entries[layer]``.
+        ``entries[layer]``; ``num_before`` nodes written earlier, and not kept, stay in front.
         """
-        self.num_written = num_nodes
-        slots = self.lengths[:, None] + torch.arange(num_nodes, device=self.lengths.device)
+        self.num_written = num_before + num_nodes
+        ahead = torch.arange(num_before, self.num_written, device=self.lengths.device)
+        slots = self.lengths[:, None] + ahead
         return self._flat(slots).flatten()
 
     def _flat(self, slots: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +133,7 @@ def run(target: Target, request: Request, randomness: Randomness) -> Iterator[St
             report = loop.advance(admitted, scores)
             read = report.tolist()
             clock.lap("verify")
-            step = host.digest(read, admitted.draft.tokens.shape[1], clock)
+            step = host.digest(read, admitted.draft, clock)
             loop.settle(host)
         yield step
 
@@ -192,21 +192,29 @@ class Loop:
         return self.target.score(self.cache, self.context.pending, draft, self._hidden_layers)
 
     def advance(self, admitted: Admitted, scores: Scores) -> Tensor:
-        """Verify, commit and keep; returns everything the host wants to know, (B, 2N + 6) int64."""
+        """Verify, commit and keep; returns everything the host wants to know, (B, 2N + 7) int64,
+        for a tree (B, 4N + 7).
+        """
         draft = admitted.draft
         rule = choose_rule(self.request.verify, draft)
         verdict = rule(self.context, draft, scores, self.request.sampling, self.randomness)
-        emitted, num_emitted, reason = self._cut(draft, verdict)
-        kept_nodes = torch.cat([self.context.pending[:, None], draft.tokens], 1)  # (B, N+1)
+        path, hidden, tree = None, scores.hidden, []
+        tokens = draft.tokens  # (B, N), from here on those of the accepted path
+        if draft.parents is not None:
+            path, tree = verdict.path, [draft.parents, verdict.path]
+            tokens = tokens.gather(1, path)
+            hidden = {layer: _along(path, states) for layer, states in hidden.items()}
+        emitted, num_emitted, reason = self._cut(tokens, verdict)
+        kept_nodes = torch.cat([self.context.pending[:, None], tokens], 1)  # (B, N+1)
         self._commit(emitted, num_emitted)
-        self.target.keep(self.cache, None, num_emitted)
-        self._observe(kept_nodes, num_emitted, scores.hidden)
+        self.target.keep(self.cache, path, num_emitted)
+        self._observe(kept_nodes, num_emitted, hidden)
         self.done = self.done | (reason > 0)
         sound = scores.logits.amax(-1).isfinite().all(-1).long()  # (B,)
         columns = [num_emitted, verdict.num_accepted, reason, draft.count, sound, admitted.fault]
-        return torch.cat([torch.stack(columns, 1), draft.tokens, emitted], 1)
+        return torch.cat([torch.stack(columns, 1), draft.tokens, emitted, *tree], 1)
 
-    def _cut(self, draft: Draft, verdict: Verdict) -> tuple[Tensor, Tensor, Tensor]:
+    def _cut(self, accepted: Tensor, verdict: Verdict) -> tuple[Tensor, Tensor, Tensor]:
         """Committed tokens (B, N+1), how many (B,), and the finish reason (B,), as an index into
         ``_REASONS``.
 
@@ -214,7 +222,7 @@ class Loop:
         its limit.
         """
         last = verdict.next_token[:, None]
-        emitted = torch.cat([draft.tokens, last], 1)  # (B, N+1)
+        emitted = torch.cat([accepted, last], 1)  # (B, N+1)
         emitted = emitted.scatter(1, verdict.num_accepted[:, None], last)
         place = torch.arange(emitted.shape[1], device=emitted.device)
         room = (self.limits - self.context.lengths).masked_fill(self.done, 0)
@@ -244,6 +252,12 @@ class Loop:
             stopped = [reason is not None for reason in host.finish_reasons]
             self.done = self.done | torch.tensor(stopped, device=self.done.device)
         self.cache.settle(host.longest)
+
+
+def _along(path: Tensor, states: Tensor) -> Tensor:
+    """The states (B, N+1, H) of the pending token and of the nodes on ``path`` (B, N) in order."""
+    entries = torch.nn.functional.pad(path + 1, (1, 0))  # (B, N+1)
+    return states.gather(1, entries[..., None].expand_as(states))
 
 
 class _Clock:
@@ -286,20 +300,21 @@ class _Host:
     def longest(self) -> int:
         return max(map(int.__add__, self._lengths, map(len, self._outputs)))
 
-    def digest(self, read: list[list[int]], num_nodes: int, clock: _Clock) -> Step:
+    def digest(self, read: list[list[int]], draft: Draft, clock: _Clock) -> Step:
         """Turn one read of the device into a ``Step``; raises ValueError for scores that are no
         numbers.
         """
         running = [reason is None for reason in self.finish_reasons]
         rows = [
-            self._row(b, row, num_nodes) if on else None
+            self._row(b, row, draft) if on else None
             for b, (row, on) in enumerate(zip(read, running, strict=True))
         ]
         clock.lap("other")
-        rows = [row and RowStep(*row, at=clock.total) for row in rows]
+        rows = [row and replace(row, at=clock.total) for row in rows]
         return Step(rows, list(self.finish_reasons), clock.parts())
 
-    def _row(self, b: int, row: list[int], num_nodes: int) -> tuple[list[int], list[int], int]:
+    def _row(self, b: int, row: list[int], draft: Draft) -> RowStep:
+        """One row of the report of ``Loop.advance`` as a record, its time still open."""
         num_emitted, num_accepted, reason, count, sound, fault = row[:6]
         if not sound:
             raise ValueError(
@@ -307,19 +322,25 @@ class _Host:
                 "tokens; check its weights and dtype."
             )
         self._complain(fault)
-        drafted, tokens = row[6 : 6 + count], row[6 + num_nodes : 6 + num_nodes + num_emitted]
+        num_nodes = draft.tokens.shape[1]
+        drafted, rest = row[6 : 6 + count], row[6 + num_nodes :]
+        tokens, tree = rest[:num_emitted], rest[num_nodes + 1 :]
         self.finish_reasons[b] = _REASONS[reason]
         tokens = self._stopped(b, tokens)
-        if (
-            len(tokens) <= num_accepted
-        ):  # the cut lies inside the accepted run: the rest was never there
-            drafted, num_accepted = drafted[: len(tokens)], len(tokens)
-        return drafted, tokens, num_accepted
+        parents = path = None
+        if draft.parents is not None:
+            parents, path = tree[:count], tree[num_nodes:][:num_accepted]
+        return RowStep(drafted, tokens, num_accepted, 0.0, parents, path).before_cut()
 
     def _complain(self, fault: int) -> None:
         if fault == Admitted.FOREIGN:
             raise ValueError(
                 "The proposer drafted an id outside the target's vocabulary; map it first."
+            )
+        if fault == Admitted.NO_TREE:
+            raise ValueError(
+                "The proposer's parents are no tree: each must be -1 (the pending token) or the "
+                "index of an earlier node."
             )
         if fault == Admitted.NO_LAW and not self._warned:
             self._warned = True

@@ -11,7 +11,7 @@ Fixed letters in shape comments: ``B`` rows, ``L`` context, ``N`` drafted nodes,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -42,8 +42,8 @@ class Draft:
     """Proposed tokens of every row, and the law they were drawn from.
 
     ``tokens`` is (B, N) int64; only the first ``count`` (B,) of a row are meant. ``parents`` is
-    ``None`` for a chain, else (B, N) int64: the index of each node's parent among the nodes, -1 for
-    a child of the pending token.
+    ``None`` for a chain, else (B, N) int64: the index of each node's parent among the nodes before
+    it, -1 for a child of the pending token; siblings stand in drawing order (see `tree`).
     ``probs`` is ``None`` when the proposal is a deterministic function of the context (a one-hot
     law), else (B, N, Vd) float: row ``i`` is *the very tensor* that token ``i`` was drawn from.
     When a draft vocabulary is smaller than the target's, ``draft_to_target`` (Vd,) int64 maps its
@@ -98,20 +98,58 @@ class RowStep:
 
     ``drafted`` are the tokens that were judged, ``tokens`` those committed: the first
     ``num_accepted`` of them drafted, then at most one more. ``at`` is the engine time in seconds
-    since the request started when they were ready.
+    since the request started when they were ready. For a tree, ``parents`` are those of the drafted
+    nodes and ``path`` the nodes that were accepted.
     """
 
     drafted: list[int]
     tokens: list[int]
     num_accepted: int
     at: float
+    parents: list[int] | None = None
+    path: list[int] | None = None
+
+    @property
+    def depths(self) -> list[int]:
+        """Depth of every drafted node, from 1: its position in the draft, as judged."""
+        if self.parents is None:
+            return list(range(1, len(self.drafted) + 1))
+        found: list[int] = []
+        for parent in self.parents:
+            found.append(1 + (found[parent] if parent >= 0 else 0))
+        return found
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether something was drafted behind what was accepted, and none of it was taken."""
+        if len(self.tokens) <= self.num_accepted:
+            return False
+        if self.parents is None:
+            return self.num_accepted < len(self.drafted)
+        return (self.path[-1] if self.path else -1) in self.parents
+
+    def before_cut(self) -> RowStep:
+        """Without the drafted nodes deeper than the text when that ends inside the accepted path:
+        what lies behind an end token or the limit was never there.
+        """
+        length = len(self.tokens)
+        if length > self.num_accepted:
+            return self
+        kept = [i for i, depth in enumerate(self.depths) if depth <= length]
+        drafted = [self.drafted[i] for i in kept]
+        if self.parents is None:
+            return replace(self, drafted=drafted, num_accepted=length)
+        number = {-1: -1} | {old: new for new, old in enumerate(kept)}
+        parents = [number[self.parents[i]] for i in kept]
+        path = [number[i] for i in self.path[:length]]
+        return replace(self, drafted=drafted, num_accepted=length, parents=parents, path=path)
 
     @property
     def kinds(self) -> list[str]:
         """``accepted`` for every drafted token, then ``bonus``, ``recovered`` or (nothing drafted)
         ``plain``.
         """
-        last = "recovered" if self.num_accepted < len(self.drafted) else "bonus"
+        last = "recovered" if self.was_refused else "bonus"
         last = last if self.drafted else "plain"
         return ["accepted"] * self.num_accepted + [last] * (len(self.tokens) - self.num_accepted)
 

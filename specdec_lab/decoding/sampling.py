@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft
+from specdec_lab.decoding.tree import ancestors
 
 GREEDY_BELOW = 1e-5  # temperatures under this are greedy: no division, no rounding, one predicate
 
@@ -138,7 +139,8 @@ class History:
 def history_of(
     sampling: Sampling, context: Context, draft: Draft, vocab_size: int
 ) -> History | None:
-    """What came before each node of a drafted chain, (B, N+1, V): row i has seen drafts 0..i-1.
+    """What came before each node of a draft, (B, N+1, V): row i has seen the drafted nodes on the
+    path to it, in a chain 0..i-1.
 
     ``None`` when no penalty is on, as nobody will look.
     """
@@ -168,7 +170,9 @@ def _drafted_before(draft: Draft, vocab_size: int) -> Tensor:
     once = torch.zeros(shape, dtype=torch.int32, device=draft.tokens.device)  # (B, N+1, V)
     ones = torch.ones_like(draft.tokens, dtype=torch.int32)
     once[:, 1:].scatter_(2, draft.tokens[..., None], ones[..., None])
-    return once.cumsum(1, dtype=torch.int32)
+    if draft.parents is None:
+        return once.cumsum(1, dtype=torch.int32)
+    return (ancestors(draft.parents).float() @ once.float()).int()
 
 
 def _penalised(logits: Tensor, history: History, sampling: Sampling) -> Tensor:

@@ -18,6 +18,7 @@ from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.records import Draft, Scores
 from specdec_lab.decoding.text import chat_ids
 from specdec_lab.decoding.transformer import Transformer
+from specdec_lab.decoding.tree import ancestors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -95,18 +96,17 @@ class Target:
     def score(
         self, cache: KVCache, pending: Tensor, draft: Draft, hidden_layers: Sequence[int] = ()
     ) -> Scores:
-        """One forward over the pending token (B,) and the N drafted behind it; lengths are left
-        alone.
+        """One forward over the pending token (B,) and the N drafted behind it, a chain or a tree;
+        lengths are left alone.
 
         Row ``b`` of the result judges the children of its nodes 0..count[b]; what stands beyond
-        means nothing. Raises ``ValueError`` for a tree.
+        means nothing.
         """
-        if draft.parents is not None:
-            raise ValueError("Only chains can be scored for now: pass a draft with parents=None.")
         num_drafted = draft.tokens.shape[1]
         real = torch.arange(num_drafted, device=pending.device) < draft.count[:, None]  # (B, N)
         nodes = torch.cat((pending[:, None], draft.tokens.where(real, 0)), dim=1)  # (B, N+1)
-        states, hidden = self.model(nodes, cache, hidden_layers)
+        seen = None if draft.parents is None else ancestors(draft.parents.where(real, -1))
+        states, hidden = self.model(nodes, cache, hidden_layers, seen)
         return Scores(logits=self.model.head(states), hidden=hidden)
 
     def keep(self, cache: KVCache, path: Tensor | None, counts: Tensor) -> None:

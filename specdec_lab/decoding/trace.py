@@ -80,11 +80,13 @@ class Trace:
         """Steps that refused a drafted token (at most one refusal a step; what lies behind is not
         judged).
         """
-        return sum(_was_refused(step) for step in self.steps)
+        return sum(step.was_refused for step in self.steps)
 
     @property
     def alpha(self) -> float | None:
-        """Accepted / (accepted + rejected): the chance that a judged token is accepted."""
+        """Accepted / (accepted + rejected): the chance that a judged token is accepted; in a tree,
+        that one of the nodes judged together, the children of a node, is.
+        """
         return _ratio(self.num_accepted, self.num_accepted + self.num_rejected)
 
     @property
@@ -108,23 +110,28 @@ class Trace:
 
     @property
     def acceptance_by_position(self) -> list[float]:
-        """Marginal: the share of drafts whose token at position i was accepted (vLLM's per-position
-        rate).
+        """Marginal: the share of drafts that were accepted at position i, in a tree at depth i + 1
+        (vLLM's per-position rate).
         """
         drafts = [step for step in self.steps if step.drafted]
-        longest = max((len(step.drafted) for step in drafts), default=0)
-        return [sum(s.num_accepted > i for s in drafts) / len(drafts) for i in range(longest)]
+        return [
+            sum(s.num_accepted > i for s in drafts) / len(drafts) for i in range(self.draft_depth)
+        ]
+
+    @property
+    def draft_depth(self) -> int:
+        """The deepest position that was drafted."""
+        return max((max(step.depths) for step in self.steps if step.drafted), default=0)
 
     @property
     def alpha_by_position(self) -> list[float | None]:
         """Conditional: accepted at position i / judged at position i, that is with all before it
-        accepted.
+        accepted; in a tree by depth.
         """
-        longest = max((len(step.drafted) for step in self.steps), default=0)
-        accepted = [sum(s.num_accepted > i for s in self.steps) for i in range(longest)]
-        refused = [
-            sum(s.num_accepted == i and _was_refused(s) for s in self.steps) for i in range(longest)
-        ]
+        positions = range(self.draft_depth)
+        accepted = [sum(s.num_accepted > i for s in self.steps) for i in positions]
+        stopped = [s.num_accepted for s in self.steps if s.was_refused]
+        refused = [stopped.count(i) for i in positions]
         return [_ratio(a, a + r) for a, r in zip(accepted, refused, strict=True)]
 
     @property
@@ -195,10 +202,6 @@ def repeated_ngram_share(tokens: Sequence[int], n: int = 4) -> float:
     """
     grams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
-
-
-def _was_refused(step: RowStep) -> bool:
-    return step.num_accepted < len(step.drafted) and len(step.tokens) > step.num_accepted
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -185,17 +185,24 @@ class Transformer(nn.Module):
         )
 
     def forward(
-        self, tokens: Tensor, cache: KVCache | None = None, hidden_layers: Sequence[int] = ()
+        self,
+        tokens: Tensor,
+        cache: KVCache | None = None,
+        hidden_layers: Sequence[int] = (),
+        seen: Tensor | None = None,
     ) -> tuple[Tensor, dict[int, Tensor]]:
         """Read a chain of tokens (B, N) behind what the cache holds; without a cache, a whole text
-        from position 0.
+        from position 0. With a cache they may be nodes of trees: see `tree_layout` for ``seen``.
 
         Returns the states after the final norm, (B, N, hidden), which ``head`` turns into logits,
         and the layers asked for: ``i`` is the stream entering layer ``i``, ``num_layers`` the
         states after the final norm.
         """
         x = self.embed(tokens)  # (B, N, hidden)
-        layout = chain_layout(self.arch, x, cache)
+        if seen is None:
+            layout = chain_layout(self.arch, x, cache)
+        else:
+            layout = tree_layout(self.arch, x, cache, seen)
         hidden: dict[int, Tensor] = {}
         for i, layer in enumerate(self.layers):
             if i in hidden_layers:
@@ -232,6 +239,26 @@ def chain_layout(arch: Architecture, x: Tensor, cache: KVCache | None = None) ->
         num_keys, places = cache.num_keys(num_nodes), cache.places(num_nodes)
     visible = torch.arange(num_keys, device=x.device) <= positions[:, :, None]  # (B, N, keys)
     mask = _fold_mask(visible, arch, x.dtype)
+    return Layout(*_rotary(arch, positions, x.dtype), mask, cache, places, num_keys)
+
+
+def tree_layout(arch: Architecture, x: Tensor, cache: KVCache, seen: Tensor) -> Layout:
+    """The same for nodes of trees: ``seen`` (B, N, M) bool says which of the M nodes behind the
+    committed entries each node of ``x`` descends from, itself included.
+
+    The nodes of ``x`` are the last N of the M; those before them were written earlier, and not
+    kept. A node's position is that of its depth, whatever slot it lies in.
+    """
+    num_nodes, num_behind = seen.shape[1:]
+    lengths = cache.lengths[:, None]  # (B, 1)
+    num_keys = cache.num_keys(num_behind)
+    places = cache.places(num_nodes, num_behind - num_nodes)
+    ahead = torch.arange(num_keys, device=x.device) - lengths  # (B, keys), 0 is the first node
+    node = ahead.clamp(0, num_behind - 1)[:, None].expand(-1, num_nodes, -1)
+    drafted = (ahead >= 0) & (ahead < num_behind)
+    visible = (ahead < 0)[:, None] | (drafted[:, None] & seen.gather(2, node))  # (B, N, keys)
+    mask = _fold_mask(visible, arch, x.dtype)
+    positions = lengths + seen.sum(-1) - 1  # (B, N)
     return Layout(*_rotary(arch, positions, x.dtype), mask, cache, places, num_keys)
 
 

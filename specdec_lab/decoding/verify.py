@@ -1,4 +1,4 @@
-"""Three lossless rules that judge a drafted chain: ``match``, ``reject`` and ``block``.
+"""Three lossless rules that judge a draft: ``match``, ``reject`` and, for chains, ``block``.
 
 Each takes the same five things and returns a ``Verdict``; none reads a tensor on the host. With
 ``p_i`` the target's law after ``i`` drafted tokens and ``q_i`` the law that drafted token ``i`` was
@@ -11,6 +11,10 @@ is emitted is the target's own.
             Chen et al. 2023).
 ``block``   judges prefixes as a whole (Sun et al. 2024, algorithm 2): never fewer accepted tokens
 than ``reject``.
+
+In a tree, ``match`` descends to the child that was drawn, and ``reject`` judges the children of a
+node in the order in which they were drafted, each against what the refused ones left over
+(recursive rejection, Miao et al. 2024; without replacement, Chen et al. 2024 and Jeon et al. 2024).
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from torch import Tensor
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft, Scores, Verdict
 from specdec_lab.decoding.sampling import Sampling, history_of
+from specdec_lab.decoding.tree import ancestors, depths, path_to
 
 Rule = Callable[[Context, Draft, Scores, Sampling, Randomness], Verdict]
 
@@ -34,24 +39,33 @@ def match(
 
     Right for any proposal that is a fixed function of the context (and, less efficiently, for a
     sampled one). The draw at a place uses the uniform of its absolute position, so the text equals
-    plain decoding with the same seed.
+    plain decoding with the same seed. Siblings in a tree share that uniform: only one of them lies
+    on the path that the draws take.
     """
-    num_drafted = draft.tokens.shape[1]
-    depth = torch.arange(num_drafted + 1, device=draft.tokens.device)  # (N+1,)
+    seen = None if draft.parents is None else ancestors(draft.parents)
+    places = torch.arange(draft.tokens.shape[1] + 1, device=draft.tokens.device)  # (N+1,)
+    depth = places if seen is None else depths(seen)
     history = history_of(sampling, context, draft, scores.logits.shape[-1])
     position = context.lengths[:, None] + depth  # (B, N+1)
     drawn = sampling.choose(scores.logits, history, randomness, position)  # (B, N+1)
-    hits = (drawn[:, :num_drafted] == draft.tokens) & _meant(draft)
-    return _verdict(_leading(hits), drawn)
+    if seen is None:
+        hits = (drawn[:, :-1] == draft.tokens) & _meant(draft)
+        return _verdict(_leading(hits), drawn)
+    hits = (drawn.gather(1, draft.parents + 1) == draft.tokens) & _meant(draft)
+    end = _deepest(hits, seen, depth)
+    return _tree_verdict(end, seen, drawn.gather(1, end[:, None]).squeeze(1))
 
 
 def reject(
     context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
 ) -> Verdict:
     """Rejection sampling token by token: accept x with min(1, p(x)/q(x)), else draw from (p - q)+
-    normalised.
+    normalised. Of several children of a node, each refusal leaves (p - q)+ normalised as the p of
+    the next; its q is the law *it* was drawn from, without replacement or with.
     """
     target_probs, draft_probs = laws(context, draft, scores, sampling)
+    if draft.parents is not None:
+        return _reject_in_tree(context, draft, target_probs, draft_probs, randomness)
     chosen = draft.tokens[..., None]
     p = target_probs[:, :-1].gather(2, chosen).squeeze(2)  # (B, N)
     q = draft_probs[:, :-1].gather(2, chosen).squeeze(2)
@@ -103,10 +117,10 @@ def check_rule(verify: str | Rule) -> None:
 def choose_rule(verify: str | Rule, draft: Draft) -> Rule:
     """The rule meant; ``auto`` is ``match`` without a draft law and ``reject`` with one.
 
-    Raises ValueError for a draft that is no chain.
+    Raises ValueError for a tree that ``block`` should judge.
     """
-    if draft.parents is not None:
-        raise ValueError("This version verifies chains; let the proposer return parents=None.")
+    if verify == "block" and draft.parents is not None:
+        raise ValueError("block judges chains: let the proposer draft one, or verify with reject.")
     if verify == "auto":
         verify = "match" if draft.probs is None else "reject"
     return verify if callable(verify) else RULES[verify]
@@ -117,8 +131,10 @@ def laws(
 ) -> tuple[Tensor, Tensor]:
     """Target and draft laws over the target's vocabulary, both (B, N+1, V) float64.
 
-    The draft's last row, and every row at or beyond the number drafted, is all zeros: nothing was
-    drawn there, and the residual ``p - 0`` is the bonus law.
+    Row ``i`` of the first judges the children of node ``i`` (0 is the pending token), row ``i`` of
+    the second is what drafted token ``i`` was drawn from. The second's last row, and every row at
+    or beyond the number drafted, is all zeros: nothing was drawn there, and the residual ``p - 0``
+    is the bonus law.
     """
     vocab_size = scores.logits.shape[-1]
     history = history_of(sampling, context, draft, vocab_size)
@@ -167,6 +183,50 @@ def _coins(probability: Tensor, context: Context, randomness: Randomness) -> Ten
 def _leading(hits: Tensor) -> Tensor:
     """How many of the first places of each row are all True, (B,)."""
     return hits.long().cumprod(1).sum(1)
+
+
+def _deepest(hits: Tensor, seen: Tensor, depth: Tensor) -> Tensor:
+    """The deepest entry (B,) whose whole path are ``hits`` (B, N); 0, the root, always is one."""
+    missed = torch.nn.functional.pad(~hits, (1, 0))  # (B, N+1)
+    reached = ~(seen & missed[:, None]).any(-1)
+    return torch.where(reached, depth, -1).argmax(1)
+
+
+def _reject_in_tree(
+    context: Context,
+    draft: Draft,
+    target_probs: Tensor,
+    draft_probs: Tensor,
+    randomness: Randomness,
+) -> Verdict:
+    """One pass over the nodes: parents stand before their children, and siblings in drawing order,
+    so a node is judged exactly when its parent is where the row has arrived.
+    """
+    arrived = torch.zeros_like(draft.count)  # (B,) entry, 0 is the root
+    wanted = target_probs[:, 0]  # (B, V) what the target still asks for there
+    for node, meant in enumerate(_meant(draft).unbind(1)):
+        token, q = draft.tokens[:, node, None], draft_probs[:, node]
+        judged = meant & (draft.parents[:, node] + 1 == arrived)
+        p_token, q_token = (law.gather(1, token).squeeze(1) for law in (wanted, q))
+        ratio = torch.where(judged & (q_token > 0), p_token / q_token, 0).clamp(max=1)
+        accepted = randomness.coin(ratio, context.lengths, Lane.ACCEPT, node)
+        left = torch.where((judged & ~accepted)[:, None], _left_over(wanted, q), wanted)
+        wanted = torch.where(accepted[:, None], target_probs[:, node + 1], left)
+        arrived = torch.where(accepted, node + 1, arrived)
+    next_token = randomness.draw(wanted, context.lengths, Lane.RECOVER)
+    return _tree_verdict(arrived, ancestors(draft.parents), next_token)
+
+
+def _left_over(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
+    """(p - q)+ normalised, (B, V); p itself where nothing is left but rounding."""
+    residual = (target_probs - draft_probs).clamp(min=0)
+    mass = residual.sum(-1, keepdim=True)
+    return torch.where(mass > 0, residual / mass, target_probs)
+
+
+def _tree_verdict(end: Tensor, seen: Tensor, next_token: Tensor) -> Verdict:
+    num_accepted = depths(seen).gather(1, end[:, None]).squeeze(1)
+    return Verdict(path_to(seen, end), num_accepted, next_token)
 
 
 def _row(laws_of_places: Tensor, place: Tensor) -> Tensor:

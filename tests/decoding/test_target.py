@@ -117,12 +117,6 @@ def test_two_streams_interleave(target):
     assert torch.equal(alone, target.score(first, nodes, Draft.empty(1)).logits)
 
 
-def test_a_tree_is_refused_for_now(target):
-    draft = Draft(ids(1, 2), torch.tensor([2]), parents=torch.tensor([[-1, -1]]))
-    with pytest.raises(ValueError, match="Only chains"):
-        target.score(target.start(1, 8), ids(1), draft)
-
-
 def test_a_whole_step_reads_nothing_from_the_device():
     meta = torch.device("meta")
     transformer = transformer_from_hf(

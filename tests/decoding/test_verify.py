@@ -219,10 +219,11 @@ def test_auto_takes_match_without_a_law_and_reject_with_one():
     assert choose_rule("auto", drafted([0], [[1.0, 0.0]])) is reject
 
 
-def test_trees_are_refused_with_a_sentence():
+def test_block_refuses_trees_with_a_sentence():
     tree = Draft(torch.tensor([[0]]), torch.tensor([1]), parents=torch.tensor([[-1]]))
-    with pytest.raises(ValueError, match="parents=None"):
-        choose_rule("auto", tree)
+    assert choose_rule("auto", tree) is match
+    with pytest.raises(ValueError, match="block judges chains"):
+        choose_rule("block", tree)
 
 
 @pytest.mark.parametrize("rule", RULES.values())
