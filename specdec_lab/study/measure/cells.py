@@ -109,6 +109,15 @@ def with_baselines(cells: Iterable[Cell]) -> list[Cell]:
     return whole
 
 
+def distinct_methods(path: Path = FILE) -> list[Cell]:
+    """Every method of a file of cells once, its first cell standing for all."""
+    found: dict[str, Cell] = {}
+    for cell in read_plan(path).cells:
+        if not cell.is_plain:
+            found.setdefault(cell.label, cell)
+    return list(found.values())
+
+
 def check_config(config: Config) -> None:
     """ValueError unless `load_proposer` knows the method and its options; loads no model."""
 

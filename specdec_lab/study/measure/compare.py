@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from specdec_lab.decoding.request import whole_number
 from specdec_lab.prompts import Prompt, domains, load_prompts
-from specdec_lab.study.measure.cells import Cell, Config, check_config, read_plan, with_baselines
+from specdec_lab.study.measure.cells import (
+    Cell,
+    Config,
+    check_config,
+    distinct_methods,
+    with_baselines,
+)
 from specdec_lab.study.measure.progress import Progress
 from specdec_lab.study.measure.summary import Run, overview, summarise
 from specdec_lab.study.measure.sweep import Sweep
@@ -27,7 +33,7 @@ def chosen_cells(
     ``k`` is every method's own number if left out. Raises ValueError for what does not exist,
     before any model is loaded.
     """
-    named = [_named(config) for config in methods] or _all_methods()
+    named = [_named(config) for config in methods] or distinct_methods()
     for cell in named:
         check_config(cell.config)
     numbers = [0 if cell.is_plain else k for cell in named]
@@ -74,9 +80,3 @@ def _named(config: Config) -> Cell:
         return Cell(config, config, 0 if config == "none" else None)
     words = [str(config[word]) for word in ("method", "model") if word in config]
     return Cell(" ".join(words) or "proposer", config)
-
-
-def _all_methods() -> list[Cell]:
-    """Every method of the file of cells, once."""
-    found = {cell.label: cell for cell in read_plan().cells if not cell.is_plain}
-    return list(found.values())

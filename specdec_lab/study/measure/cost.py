@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.prompts import load_prompts
+from specdec_lab.study.measure.profile import measure_profile, profile_table
 from specdec_lab.study.measure.progress import table as as_table
 from specdec_lab.study.measure.timing import alternate, stopwatch
 
@@ -25,27 +26,28 @@ def settings(quick: bool) -> dict[str, object]:
 
 
 def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
-    """Two cells: forwards of several rows, and what a step spends beside its forward."""
+    """Forwards of several rows, what a step spends beside its forward, and its profile."""
     how = (settings["rows"], settings["context"], settings["rounds"])
+    ids, few = load_prompts("chat")[0].ids(target), settings["overhead_rounds"]
     return {
         "rows": lambda: measure_cost(target, *how),
-        "overhead": lambda: measure_overhead(
-            target, load_prompts("chat")[0].ids(target), rounds=settings["overhead_rounds"]
-        ),
+        "overhead": lambda: measure_overhead(target, ids, rounds=few),
+        "profile": lambda: measure_profile(target, ids, rounds=few),
     }
 
 
 def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]:
     """What is recorded."""
-    return results["rows"] | {"overhead": results["overhead"]}
+    return results["rows"] | {name: results[name] for name in ("overhead", "profile")}
 
 
 def table(data: Mapping) -> str:
-    """Milliseconds and cost of rows; the share of a step beside its forward below."""
+    """Milliseconds and cost of rows, the share of a step beside its forward, the profile."""
     rows = [[name, 1000 * value, data["cost"][name]] for name, value in data["seconds"].items()]
     shares = ", ".join(f"{name} {value:.1%}" for name, value in data["overhead"].items())
-    whole = as_table(("rows", "ms", "cost"), rows)
-    return f"{whole}\n\nA plain step spends beside its forward: {shares}."
+    costs = as_table(("rows", "ms", "cost"), rows)
+    beside = f"A plain step spends beside its forward: {shares}."
+    return "\n\n".join([costs, beside, profile_table(data["profile"])])
 
 
 def measure_cost(

@@ -40,7 +40,7 @@ def run(part: str, quick: bool = False, device: str = "cpu", say: Say = print) -
     from specdec_lab.decoding.checkpoint import load_target
 
     target = load_target(device=device)
-    return measure(_module(part), part, target, quick, say)
+    return measure(module_of(part), part, target, quick, say)
 
 
 def measure(module: ModuleType, part: str, target: Target, quick: bool, say: Say) -> Path | None:
@@ -63,7 +63,8 @@ def measure(module: ModuleType, part: str, target: Target, quick: bool, say: Say
     return path
 
 
-def _module(part: str) -> ModuleType:
+def module_of(part: str) -> ModuleType:
+    """The module of a part by name; ValueError for another name."""
     if part not in PARTS:
         raise ValueError(f"there is no part {part!r} to measure; use {', '.join(PARTS)} or all")
     return importlib.import_module(f"specdec_lab.study.measure.{part}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from specdec_lab.decoding.decode import Generation, generate
@@ -107,19 +107,11 @@ class Sweep:
 
 
 def packed(trace: Trace) -> dict[str, object]:
-    """The counts and times of a trace, from which `unpacked` makes one with the same metrics."""
-    rows = [
-        [[len(step.drafted), len(step.tokens), step.num_accepted, step.at] for step in row]
-        for row in trace.rows
-    ]
-    return {"rows": rows, "seconds": trace.seconds, "num_forwards": trace.num_forwards}
+    """A trace as JSON knows it."""
+    return asdict(trace)
 
 
 def unpacked(record: Mapping) -> Trace:
-    """The trace of a record of `packed`; all tokens are 0."""
-    rows = [[_row_step(*counts) for counts in row] for row in record["rows"]]
+    """The trace of a record of `packed`."""
+    rows = [[RowStep(**step) for step in row] for row in record["rows"]]
     return Trace(rows, dict(record["seconds"]), record["num_forwards"])
-
-
-def _row_step(num_drafted: int, num_tokens: int, num_accepted: int, at: float) -> RowStep:
-    return RowStep([0] * num_drafted, [0] * num_tokens, num_accepted, at)
