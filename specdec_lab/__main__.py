@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdec_lab.proposers.base import Proposer
 
 PROGRAM = "python -m specdec_lab"
-MEASURED = ("cost", "decode", "peers")  # parts of `measure`, in this order
+MEASURED = ("cost", "decode", "batch", "peers", "proposers")  # parts of `measure`, in this order
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
     ("num_forwards", "d", "forward passes of the model"),
