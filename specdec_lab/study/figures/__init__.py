@@ -70,11 +70,10 @@ def redraw_all(report: Callable[[str], object] = print) -> list[str]:
 def _redraw_measured(report: Callable[[str], object]) -> list[str]:
     """The same for the figures of ``measure``: every machine that has numbers is in them."""
     from specdec_lab.study.figures.measured import MEASURED, show_measured
-    from specdec_lab.study.measurements import measured
 
     drawn = []
     for slug, figure in MEASURED.items():
-        machines = measured(figure.part)
+        machines = figure.data()
         if not machines:
             report(f"{slug}: not measured yet; run python -m specdec_lab measure {figure.part}.")
             continue

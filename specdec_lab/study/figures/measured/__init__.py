@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from specdec_lab.study.figures.measured.batches import batches, describe_batches
 from specdec_lab.study.figures.measured.methods import describe_methods, methods
+from specdec_lab.study.figures.measured.peers import describe_peers, peers
+from specdec_lab.study.figures.measured.profile import describe_profile, profile
+from specdec_lab.study.figures.measured.proposals import describe_proposals, proposals
 from specdec_lab.study.figures.style import Picture, write_figure
 from specdec_lab.study.measurements import measured
 
@@ -24,30 +27,38 @@ Recordings = Mapping[str, dict]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure of one part of the measurements, and the figure in words."""
+    """A figure of one entry of a part of the measurements, and the figure in words."""
 
     part: str
+    entry: str
     draw: Callable[[Recordings], Figure]
     describe: Callable[[Recordings], str]
 
+    def data(self) -> dict[str, dict]:
+        """The recordings of all machines that have what is drawn; {} if none has."""
+        found = measured(self.part)
+        return {machine: data for machine, data in found.items() if self.entry in data}
+
 
 MEASURED = {
-    "04_batches": Measured("batch", batches, describe_batches),
-    "08_methods": Measured("decode", methods, describe_methods),
+    "01_profile": Measured("cost", "profile", profile, describe_profile),
+    "04_batches": Measured("batch", "batches", batches, describe_batches),
+    "06_proposals": Measured("proposers", "histories", proposals, describe_proposals),
+    "08_methods": Measured("decode", "cells", methods, describe_methods),
+    "08_peers": Measured("peers", "domains", peers, describe_peers),
 }
 
 
 def show_measured(slug: str) -> Picture:
     """Draw a figure from all machines' recordings, write its files, and return it to show.
 
-    Raises OSError if the part was measured nowhere.
+    Raises OSError if no machine has the numbers.
     """
     figure = MEASURED[slug]
-    data = measured(figure.part)
+    data = figure.data()
     if not data:
-        raise OSError(
-            f"Nothing is recorded for {slug}; run: python -m specdec_lab measure {figure.part}"
-        )
+        command = f"python -m specdec_lab measure {figure.part}"
+        raise OSError(f"There are no numbers for figure {slug} yet; run {command}.")
     drawn = figure.draw(data)
     png = write_figure(drawn, slug)
     return Picture(png, figure.describe(data), round(drawn.get_figwidth() * 100))
