@@ -66,20 +66,21 @@ def load_target(
     *,
     dtype: torch.dtype | None = None,
     device: str | torch.device = "cpu",
+    graphs: bool = False,
 ) -> Target:
     """A target by hub name, folder, ``.gguf`` file or wheel; by default the project's own model.
 
-    ``dtype`` is float32 on the CPU and bfloat16 on CUDA unless given. The same arguments give the
-    same object while it is in use. Raises ``OSError`` when the model can't be had and
-    ``ValueError`` when its shape is not supported.
+    ``dtype`` is float32 on the CPU and bfloat16 on CUDA unless given; with ``graphs`` the steps are
+    CUDA graphs there. The same arguments give the same object while it is in use. Raises
+    ``OSError`` when the model can't be had and ``ValueError`` when its shape is not supported.
     """
     device = torch.device(device)
     dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
     folder = _find_folder(name)
-    key = (str(folder.resolve()), dtype, device)
+    key = (str(folder.resolve()), dtype, device, graphs)
     target = _ALIVE.get(key)
     if target is None:
-        target = _ALIVE[key] = _read_folder(folder, dtype, device)
+        target = _ALIVE[key] = _read_folder(folder, dtype, device, graphs)
     return target
 
 
@@ -215,7 +216,7 @@ def _convert(gguf: Path, scratch: Path, report: Report) -> Path:
 # --- Reading a folder -----------------------------------------------------------------------------
 
 
-def _read_folder(folder: Path, dtype: torch.dtype, device: torch.device) -> Target:
+def _read_folder(folder: Path, dtype: torch.dtype, device: torch.device, graphs: bool) -> Target:
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     if not (folder / "config.json").is_file():
@@ -232,6 +233,7 @@ def _read_folder(folder: Path, dtype: torch.dtype, device: torch.device) -> Targ
         eos_ids=_eos_ids(generation, config),
         tokenizer=AutoTokenizer.from_pretrained(folder) if has_tokenizer else None,
         name=folder.name,
+        graphs=graphs,
     )
 
 

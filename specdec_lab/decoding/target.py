@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from specdec_lab.decoding.cache import KVCache
+from specdec_lab.decoding.graphs import StepGraphs
 from specdec_lab.decoding.records import Draft, Scores
 from specdec_lab.decoding.text import chat_ids
 from specdec_lab.decoding.transformer import Transformer
@@ -30,7 +31,8 @@ class Target:
     """A decoder ready for inference, with the numbers and the tokenizer that the loop needs.
 
     ``max_context`` is the number of positions it may use; ``eos_ids`` may be empty; ``tokenizer``
-    is None for a random model.
+    is None for a random model. With ``graphs`` each form of a step is captured when first met and
+    replayed as one CUDA graph (see ``graphs.py``); elsewhere than on CUDA that changes nothing.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Target:
         eos_ids: Sequence[int] = (),
         tokenizer: PreTrainedTokenizerBase | None = None,
         name: str = "random",
+        graphs: bool = False,
     ) -> None:
         self.model = model.pack().eval()
         self.vocab_size = model.arch.vocab_size
@@ -50,6 +53,7 @@ class Target:
         self.eos_ids = tuple(eos_ids)
         self.tokenizer = tokenizer
         self.name = name
+        self._graphs = StepGraphs(self.model) if graphs else None
 
     @property
     def device(self) -> torch.device:
@@ -63,7 +67,7 @@ class Target:
 
     def start(self, batch_size: int, max_length: int) -> KVCache:
         """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
-        return self.model.new_cache(batch_size, max_length)
+        return (self._graphs or self.model).new_cache(batch_size, max_length)
 
     @torch.no_grad()
     def prefill(
@@ -105,8 +109,10 @@ class Target:
         num_drafted = draft.tokens.shape[1]
         real = torch.arange(num_drafted, device=pending.device) < draft.count[:, None]  # (B, N)
         nodes = torch.cat((pending[:, None], draft.tokens.where(real, 0)), dim=1)  # (B, N+1)
-        seen = None if draft.parents is None else ancestors(draft.parents.where(real, -1))
-        states, hidden = self.model(nodes, cache, hidden_layers, seen)
+        seen = () if draft.parents is None else (ancestors(draft.parents.where(real, -1)),)
+        if self._graphs:
+            return Scores(*self._graphs.step(cache, nodes, hidden_layers, *seen))
+        states, hidden = self.model(nodes, cache, hidden_layers, *seen)
         return Scores(logits=self.model.head(states), hidden=hidden)
 
     def keep(self, cache: KVCache, path: Tensor | None, counts: Tensor) -> None:

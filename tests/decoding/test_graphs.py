@@ -1,0 +1,214 @@
+"""CUDA graphs of the target's step. Without a GPU a stand-in records the kernels of a capture and
+runs them again, on the same tensors and without their Python, as a graph does.
+
+pytest tests/decoding/test_graphs.py
+"""
+
+from contextlib import contextmanager, nullcontext
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from specdec_lab.decoding import graphs
+from specdec_lab.decoding.decode import Loop, generate, stream
+from specdec_lab.decoding.graphs import StepGraphs, capture
+from specdec_lab.decoding.randomness import CounterRandomness
+from specdec_lab.decoding.request import Request
+from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.decoding.target import Target
+from specdec_lab.proposers.ngram import NGram
+from toys import random_target
+
+PROMPTS = [[3, 1, 4, 1, 5, 3, 1], [2, 7, 2], [9, 9, 9, 9]]
+GREEDY, WARM = Sampling(), Sampling(temperature=0.9)
+
+
+class RecordedGraph(TorchDispatchMode):
+    """A `torch.cuda.CUDAGraph` of the CPU: its kernels are the operations of the capture."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        self.calls.append((operation, args, kwargs or {}, result))
+        return result
+
+    def replay(self) -> None:
+        """Run every operation again; what it made lies where it lay."""
+        for operation, args, kwargs, result in self.calls:
+            again = operation(*args, **kwargs)
+            for old, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+class FakeStream:
+    """A stream on which nothing has to be waited for."""
+
+    def __init__(self, device=None) -> None: ...
+
+    def wait_stream(self, other) -> None: ...
+
+
+@contextmanager
+def recording(graph, stream):
+    """What `torch.cuda.graph` does to the code inside."""
+    with graph:
+        yield
+
+
+@pytest.fixture
+def captures(monkeypatch):
+    """Captures work on the CPU; the list says of which shapes they were."""
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", RecordedGraph)
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", recording)
+    shapes = []
+
+    def always(fn, buffers):
+        shapes.append([tuple(buffer.shape) for buffer in buffers])
+        return graphs._Replay(fn, buffers)
+
+    monkeypatch.setattr(graphs, "capture", always)
+    return shapes
+
+
+def with_graphs(target: Target) -> Target:
+    """The same weights, its steps captured."""
+    same = {"max_context": target.max_context, "eos_ids": target.eos_ids}
+    return Target(target.model, **same, graphs=True)
+
+
+def prefilled(maker, target, key_block=None):
+    """A cache behind two unequal prompts."""
+    cache = maker.new_cache(2, 90)
+    cache.key_block = key_block or cache.key_block
+    tokens = torch.arange(16).view(2, 8) % target.vocab_size
+    target.prefill(cache, tokens, torch.tensor([8, 5]))
+    cache.settle(8)
+    return cache
+
+
+def test_on_the_cpu_a_function_stays_itself():
+    def double(x):
+        return (2 * x,)
+
+    assert capture(double, [torch.ones(3)]) is double
+    assert capture(double, [torch.ones(3, device="meta")]) is double
+
+
+def test_a_capture_is_replayed_on_new_inputs_and_hands_out_copies(captures):
+    python_runs, written = [], torch.zeros(2)
+
+    def step(x):
+        python_runs.append(x)
+        written.copy_(x)
+        return x + 1, x * 2
+
+    replay = graphs.capture(step, [torch.tensor([1.0, 2.0])])
+    assert len(python_runs) == graphs.WARM_UPS + 1
+    first = replay(torch.tensor([3.0, 4.0]))
+    second = replay(torch.tensor([5.0, 6.0]))
+    assert [x.tolist() for x in first] == [[4, 5], [6, 8]]
+    assert [x.tolist() for x in second] == [[6, 7], [10, 12]]
+    assert written.tolist() == [5, 6]
+    assert len(python_runs) == graphs.WARM_UPS + 1
+    with pytest.raises(ValueError, match="shorter"):
+        replay()
+
+
+@torch.no_grad()
+def test_a_replayed_step_is_the_step_at_every_length(captures):
+    target = random_target()
+    steps = StepGraphs(target.model)
+    cache, plain = prefilled(steps, target), prefilled(target.model, target)
+    for _ in range(4):
+        nodes = torch.randint(32, (2, 3))
+        logits, hidden = steps.step(cache, nodes, (1, 2))
+        states, expected = target.model(nodes, plain, (1, 2))
+        torch.testing.assert_close(logits, target.model.head(states), rtol=0, atol=1e-12)
+        for layer in (1, 2):
+            torch.testing.assert_close(hidden[layer], expected[layer], rtol=0, atol=1e-12)
+        for one in (cache, plain):
+            one.keep(None, torch.tensor([3, 1]))
+        assert (cache.max_used, cache.num_written) == (plain.max_used, 0)
+    assert captures == [[(2, 3), (2,)]]
+
+
+@torch.no_grad()
+def test_every_number_of_nodes_and_of_key_blocks_has_a_graph_of_its_own(captures):
+    target = random_target()
+    steps = StepGraphs(target.model)
+    cache = prefilled(steps, target, key_block=16)
+    plain = prefilled(target.model, target, key_block=16)
+    for num_nodes in (1, 4, 1, 4, 4, 4):  # the last ones lie in the second block of keys
+        nodes = torch.randint(32, (2, num_nodes))
+        logits, _ = steps.step(cache, nodes, ())
+        states, _ = target.model(nodes, plain)
+        torch.testing.assert_close(logits, target.model.head(states), rtol=0, atol=1e-12)
+        for one in (cache, plain):
+            one.keep(None, torch.full((2,), num_nodes))
+    assert len(captures) == 3
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
+def test_text_from_replayed_steps_is_the_text(captures, sampling):
+    target = random_target()
+    how = {"k": 3, "sampling": sampling, "seed": 1, "max_new_tokens": 25}
+    expected = generate(target, PROMPTS, NGram(), **how).tokens
+    graphed = with_graphs(target)
+    assert generate(graphed, PROMPTS, NGram(), **how).tokens == expected
+    count = len(captures)
+    assert 1 <= count <= 4  # a draft of up to three tokens, trimmed on the CPU
+    assert generate(graphed, PROMPTS, NGram(), **how).tokens == expected
+    assert len(captures) == count  # the next request takes over storage and graphs
+
+
+def test_streams_that_interleave_have_graphs_and_storage_of_their_own(captures):
+    target = random_target()
+    graphed = with_graphs(target)
+    texts = [[], []]
+    both = [stream(graphed, [prompt], max_new_tokens=8) for prompt in PROMPTS[:2]]
+    for steps in zip(*both, strict=True):
+        for text, step in zip(texts, steps, strict=True):
+            text += step.rows[0].tokens
+    assert len(captures) == 2
+    expected = [generate(target, [p], max_new_tokens=8).tokens[0] for p in PROMPTS[:2]]
+    assert texts == expected
+
+
+def test_storage_of_another_size_is_let_go():
+    steps = StepGraphs(random_target().model)
+    held = steps.new_cache(1, 20)
+    storages = [held.entries]
+    for batch_size in (2, 2, 3):
+        cache = steps.new_cache(batch_size, 20)
+        assert not cache.entries.any()
+        cache.entries.fill_(float("nan"))
+        storages.append(cache.entries)
+        del cache
+    assert storages[1] is storages[2]
+    assert len(steps._shelves) == 2  # the one that is held, and the last
+
+
+def test_storage_may_be_written_to_in_either_mode(captures):
+    graphed = with_graphs(random_target())
+    with torch.inference_mode():
+        generate(graphed, PROMPTS, max_new_tokens=3)
+    cache = graphed.start(len(PROMPTS), 10)
+    graphed.prefill(cache, torch.zeros(3, 4, dtype=torch.long), torch.full((3,), 4))
+
+
+def test_a_whole_step_reads_nothing_on_the_host():
+    target = with_graphs(random_target(dtype=torch.float32, device="meta"))
+    asked = Request.checked(target, PROMPTS, NGram(), 3, WARM, "auto", 9, None)
+    loop = Loop(target, asked, CounterRandomness([1, 2, 3], "meta"))
+    for _ in range(2):
+        admitted = loop.propose()
+        assert loop.advance(admitted, loop.score(admitted.draft)).is_meta
