@@ -46,10 +46,3 @@ def machine_marks(machines: Mapping[str, dict]) -> list[Line2D]:
 def at_one(axes: Axes) -> None:
     """The line of plain decoding in a chart of speed-ups."""
     axes.axhline(1, color=METHODS["none"].color, lw=1.4, zorder=1)
-
-
-def note(axes: Axes, text: str) -> None:
-    """A pale line below a chart's lower right corner, as for the machine's name."""
-    axes.annotate(
-        text, (1, 0), (0, -30), "axes fraction", "offset points", color=PALE, ha="right", fontsize=9
-    )
