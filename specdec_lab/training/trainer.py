@@ -22,7 +22,7 @@ from torch import nn
 from specdec_lab.proposers.weights import load_trained_state, trained_state
 from specdec_lab.training.acceptance import held_out
 from specdec_lab.training.methods import Method
-from specdec_lab.training.states import Texts
+from specdec_lab.training.states import Batch, Texts
 
 Report = Callable[[str], None]
 SMOOTHING = 0.98  # of the reported loss, per step
@@ -102,19 +102,19 @@ class Trainer:
         finally:
             self.save()
 
-    def _learn(self, batch: object) -> None:
+    def _learn(self, batch: Batch) -> None:
         """One step of gradient descent."""
         self.method.module.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(self.step)
         loss = self.method.loss(batch)
+        number = loss.item()
+        if not math.isfinite(number):
+            raise ValueError(f"The loss is {number} at step {self.step}: lower the learning rate.")
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self._parameters(), self.settings.clip)
         self.optimizer.step()
-        number = loss.item()
-        if not math.isfinite(number):
-            raise ValueError(f"The loss is {number} at step {self.step}: lower the learning rate.")
         first = math.isnan(self.loss)
         self.loss = number if first else SMOOTHING * self.loss + (1 - SMOOTHING) * number
         self.step += 1

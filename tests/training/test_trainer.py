@@ -295,6 +295,16 @@ def test_a_loss_that_is_no_number_stops(target, texts, tmp_path):
         trainer._learn(texts.batch([0]))
 
 
+@pytest.mark.gpu
+def test_it_learns_on_cuda(written, tmp_path):
+    target = random_target(dtype=torch.float32, device="cuda")
+    texts = texts_of(target, written, tmp_path)
+    settings = Settings(steps=60, warmup=5, evaluate_every=30, learning_rate=2e-2)
+    trainer = new_trainer(target, texts, tmp_path, settings)
+    trainer.run(quiet)
+    assert trainer.curve[1]["tau"] > trainer.curve[0]["tau"]
+
+
 def test_an_unknown_loss_is_refused(target, texts):
     with pytest.raises(ValueError, match="loss must be one of kl, cross_entropy, acceptance"):
         new_method(target, texts, loss="hinge")
