@@ -70,13 +70,22 @@ def prune(draft: Draft, live: Tensor) -> Draft:
     draft = replace(draft, count=live.sum(1))
     if live.device.type == "cpu" and not bool((live.long().diff(dim=1) > 0).any()):
         return draft  # nothing to move: reading that costs nothing here, moving laws does
-    order = (~live).long().argsort(dim=1, stable=True)  # (B, N), old numbers in their new order
-    number = torch.nn.functional.pad(order.argsort(dim=1), (1, 0), value=-1)  # of -1, 0, 1, ...
-    parents = number.gather(1, draft.parents + 1).gather(1, order)
+    draft = reorder(draft, (~live).long().argsort(dim=1, stable=True))
     kept = torch.arange(live.shape[1], device=live.device) < draft.count[:, None]
+    return replace(draft, parents=draft.parents.where(kept, -1))
+
+
+def reorder(draft: Draft, order: Tensor) -> Draft:
+    """The same tree with its nodes numbered anew: ``order`` (B, N) names the old numbers in their
+    new order, which must leave parents in front of their children.
+    """
+    number = torch.nn.functional.pad(order.argsort(dim=1), (1, 0), value=-1)  # of -1, 0, 1, ...
     probs = draft.probs
     if probs is not None:
         probs = probs.gather(1, order[..., None].expand(-1, -1, probs.shape[2]))
     return replace(
-        draft, tokens=draft.tokens.gather(1, order), parents=parents.where(kept, -1), probs=probs
+        draft,
+        tokens=draft.tokens.gather(1, order),
+        parents=number.gather(1, draft.parents + 1).gather(1, order),
+        probs=probs,
     )

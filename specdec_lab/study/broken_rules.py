@@ -15,7 +15,9 @@ from torch import Tensor
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft, Scores, Verdict
 from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.decoding.tree import ancestors, depths, reorder
 from specdec_lab.decoding.verify import Rule, block, laws, match, prefix_weights, reject
+from specdec_lab.study.traversal import traversal_with
 
 
 def soft_q_for_argmax(
@@ -126,6 +128,37 @@ def one_uniform_for_all(
     return reject(context, draft, scores, sampling, _SameCoin(randomness))
 
 
+def siblings_by_rank(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """The ratio rule in a tree drawn without replacement, but siblings are judged from the
+    likeliest down instead of in drawing order.
+    """
+    first = _same_parent(draft).long().argmax(2)  # (B, N), the sibling drawn first
+    base = draft.probs.gather(1, first[..., None].expand_as(draft.probs))  # the whole law
+    rank = base.gather(2, draft.tokens[..., None]).squeeze(2)
+    level = depths(ancestors(draft.parents))[:, 1:]
+    meant = torch.arange(level.shape[1], device=level.device) < draft.count[:, None]
+    order = (2 * level - rank).masked_fill(~meant, torch.inf).argsort(dim=1, stable=True)
+    draft = reorder(replace(draft, probs=base), order)
+    earlier = _same_parent(draft).tril(-1).to(base)  # (B, N, N)
+    gone = earlier @ torch.nn.functional.one_hot(draft.tokens, base.shape[2]).to(base)
+    left = draft.probs.masked_fill(gone > 0, 0)
+    draft = replace(draft, probs=left / left.sum(-1, keepdim=True))
+    verdict = reject(context, draft, _reordered(scores, order), sampling, randomness)
+    return replace(verdict, path=order.gather(1, verdict.path))
+
+
+traversal_weighs_survivors: Rule = traversal_with(
+    lambda left_over, weight, draft_prob: left_over / (1 - draft_prob) if draft_prob < 1 else 1.0
+)
+"""Traversal verification whose weights are S / (1 - q(x)) instead of S / (S + 1 - a)."""
+
+
+BROKEN_TREE_RULES: dict[str, Rule] = {
+    "siblings_by_rank": siblings_by_rank,
+    "traversal_weighs_survivors": traversal_weighs_survivors,
+}
 BROKEN_RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
@@ -152,6 +185,15 @@ def _draw(weights: Tensor, verdict: Verdict, context: Context, randomness: Rando
     chosen = weights.gather(1, place).squeeze(1)
     fallback = torch.where(chosen.sum(-1, keepdim=True) > 0, chosen, torch.ones_like(chosen))
     return randomness.draw(fallback, context.lengths, Lane.RECOVER, offset=1)
+
+
+def _same_parent(draft: Draft) -> Tensor:
+    return draft.parents[:, :, None] == draft.parents[:, None]  # (B, N, N)
+
+
+def _reordered(scores: Scores, order: Tensor) -> Scores:
+    entries = torch.nn.functional.pad(order + 1, (1, 0))[..., None]  # (B, N+1, 1)
+    return Scores(scores.logits.gather(1, entries.expand_as(scores.logits)))
 
 
 class _StopAtFirstFailure:

@@ -7,17 +7,18 @@ are the production ones (or broken ones, to see what they do); only the uniforms
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specdec_lab.decoding.randomness import Lane, Randomness, enumerate_law
+from specdec_lab.decoding.randomness import Lane, Randomness, enumerate_law, enumerate_laws
 from specdec_lab.decoding.records import Context, Draft, Scores
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.verify import Rule, choose_rule
+from specdec_lab.proposers.tree_expansion import Extend, expand_and_rerank, sample_tree
 
 Law = Callable[[tuple[int, ...]], Sequence[float]]
 Outcomes = dict[tuple[int, ...], float]  # emitted tokens -> probability
@@ -50,6 +51,43 @@ def step_law(
         return (*tokens[: int(verdict.num_accepted)], int(verdict.next_token))
 
     return enumerate_law(step)
+
+
+def tree_step_law(
+    rule: str | Rule,
+    target_law: Law,
+    draft_law: Law,
+    branching: Sequence[int] = (2,),
+    *,
+    size: int | None = None,
+) -> Outcomes:
+    """Law of the tokens that one step emits: a drafted tree, judged by ``rule``.
+
+    A node of level ``i`` has ``branching[i]`` children, drawn from ``draft_law`` without
+    replacement. With ``size`` the tree is fixed instead: the ``size`` most probable of the nodes
+    that EAGLE-2 scores, ``branching[0]`` on each of as many levels.
+    """
+
+    def step(randomness: Randomness, which: list[int]) -> list[tuple[int, ...]]:
+        rows = len(which)
+        context = _context_of_one_token(rows)
+        first, extend = _over_paths(draft_law, rows)
+        if size is None:
+            how = {"lengths": context.lengths, "randomness": randomness}
+            draft = sample_tree(first, extend, branching=branching, **how)
+        else:
+            how = {"size": size, "width": branching[0], "depth": len(branching)}
+            draft = expand_and_rerank(first.log(), lambda *fed: extend(*fed).log(), **how)
+        texts = [[(), *texts] for texts in _texts(draft)]
+        scores = Scores(torch.stack([_rows(map(target_law, row))[0].log() for row in texts]))
+        judge = choose_rule(rule, draft)
+        verdict = judge(context, draft, scores, _AS_GIVEN, randomness)
+        ends = verdict.path.gather(1, (verdict.num_accepted[:, None] - 1).clamp(min=0)).squeeze(1)
+        ends = (ends + 1) * (verdict.num_accepted > 0)
+        closing = zip(texts, ends.tolist(), verdict.next_token.tolist(), strict=True)
+        return [(*row[end], token) for row, end, token in closing]
+
+    return enumerate_laws(step, 1)[0]
 
 
 def first_token_law(
@@ -129,9 +167,28 @@ def toy_law(seed: int, vocab_size: int = 3) -> Law:
     return lambda tokens: known[tokens] if tokens in known else law(tokens)
 
 
-def _context_of_one_token() -> Context:
-    one = torch.ones(1, dtype=torch.long)
-    return Context(tokens=torch.zeros(1, 1, dtype=torch.long), lengths=one, prompt_lengths=one)
+def _context_of_one_token(rows: int = 1) -> Context:
+    one = torch.ones(rows, dtype=torch.long)
+    return Context(tokens=torch.zeros(rows, 1, dtype=torch.long), lengths=one, prompt_lengths=one)
+
+
+def _texts(draft: Draft) -> list[list[tuple[int, ...]]]:
+    """The tokens on the path to every drafted node of every row."""
+    found: list[list[tuple[int, ...]]] = []
+    for tokens, parents in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
+        found.append([])
+        for token, parent in zip(tokens, parents, strict=True):
+            found[-1].append((*(found[-1][parent] if parent >= 0 else ()), token))
+    return found
+
+
+def _over_paths(law: Law, rows: int) -> tuple[Tensor, Extend]:
+    """A law as a drafter's: behind the text (B, V), and behind the last nodes of a tree."""
+
+    def extend(fed: Draft, width: int) -> Tensor:
+        return torch.cat([_rows(map(law, texts[-width:])) for texts in _texts(fed)])
+
+    return _rows([law(())])[0].expand(rows, -1), extend
 
 
 def _drafted(
@@ -156,7 +213,7 @@ def _drafted(
     return tokens, draft
 
 
-def _rows(rows: Sequence[Sequence[float]]) -> Tensor:
+def _rows(rows: Iterable[Sequence[float]]) -> Tensor:
     return torch.tensor([list(row) for row in rows], dtype=torch.float64)[None]  # (1, rows, V)
 
 
