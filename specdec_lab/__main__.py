@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdec_lab.proposers.base import Proposer
 
 PROGRAM = "python -m specdec_lab"
-MEASURED = ("cost", "decode", "batch", "peers", "proposers")  # parts of `measure`, in this order
+MEASURED = {"cost": 1, "decode": 15, "batch": 8, "peers": 60, "proposers": 2}  # part: minutes
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
     ("num_forwards", "d", "forward passes of the model"),
@@ -231,7 +231,14 @@ def _table(trace: Trace) -> str:
 
 def _declare_measure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("part", choices=(*MEASURED, "all"), nargs="?", default="all", help="all if left out")
+    minutes = ", ".join(f"{part} {number}" for part, number in MEASURED.items())
+    add(
+        "part",
+        choices=(*MEASURED, "all"),
+        nargs="?",
+        default="all",
+        help=f"all if left out; minutes on two cores: {minutes}",
+    )
     add("--quick", action="store_true", help="a rough answer in a minute")
     _declare_device(parser)
 
