@@ -72,7 +72,7 @@ def target(monkeypatch):
         inv_freq=(1.0, 0.1, 0.01, 0.001),
     )
     tiny = Target(Transformer(arch), max_context=256, tokenizer=AsciiTokenizer())
-    monkeypatch.setattr(checkpoint, "load_target", lambda name=None: tiny)
+    monkeypatch.setattr(checkpoint, "load_target", lambda name=None, device="cpu": tiny)
     return tiny
 
 
@@ -80,7 +80,7 @@ def target(monkeypatch):
 def no_model(monkeypatch):
     """Fails the test when a model is loaded: the input was wrong before that."""
 
-    def load_target(name=None):
+    def load_target(name=None, device="cpu"):
         raise AssertionError("bad input must be refused before the model is loaded")
 
     monkeypatch.setattr(checkpoint, "load_target", load_target)
@@ -251,6 +251,37 @@ def test_bad_input_is_refused_before_a_forward_pass_case_16(
 ):
     monkeypatch.setattr(Target, "prefill", lambda *_: pytest.fail("a forward pass"))
     assert words in refusal(capsys, "generate", "--prompt", "a", *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("compare", "--methods", "suffix", "ngrm"), "did you mean 'ngram'"),
+        (("compare", "--methods", '{"method": "ngram", "width": 2}'), "its options are"),
+        (("compare", "--methods", "{ngram}"), "JSON"),
+        (("compare", "--domain", "poetry"), "no prompts for 'poetry'"),
+        (("compare", "--domain", "chat", "--prompt", "a"), "not allowed with"),
+        (("compare", "--k", "1000"), "k must be"),
+        (("compare", "--temperature", "-1"), "temperature must"),
+        (("compare", "--max-new-tokens", "0"), "max_new_tokens"),
+        (("measure", "speed"), "invalid choice: 'speed'"),
+        (("measure", "cost", "--device", "tpu"), "invalid choice: 'tpu'"),
+    ],
+)
+def test_bad_measurements_are_refused_before_the_model_is_loaded(capsys, no_model, options, words):
+    assert words in refusal(capsys, *options)
+
+
+def test_compare_prints_a_line_a_method(capsys, target):
+    methods = ("--methods", "ngram", '{"method": "suffix", "max_depth": 8}')
+    assert main(["compare", "--prompt", "abcabcab", "--k", "3", *methods]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[2:]] == [
+        ["plain", "0"],
+        ["ngram", "3"],
+        ["suffix", "3"],
+    ]
+    assert all(line.endswith("1 of 1") for line in lines[2:])
 
 
 def test_a_model_that_cannot_be_had_is_a_sentence(capsys, monkeypatch):

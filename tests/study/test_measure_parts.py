@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from specdec_lab.__main__ import MEASURED
 from specdec_lab.study import recordings
 from specdec_lab.study.measure import parts
 from specdec_lab.study.measure.progress import table
@@ -133,6 +134,7 @@ def test_without_git_there_is_no_commit(monkeypatch, tmp_path):
 
 
 def test_every_part_has_its_four_functions():
+    assert tuple(MEASURED) == parts.PARTS
     for name in parts.PARTS:
         module = parts.module_of(name)
         assert all(hasattr(module, word) for word in ("settings", "cells", "summary", "table"))

@@ -7,7 +7,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from specdec_lab.decoding.request import whole_number
+from specdec_lab.decoding.request import MAX_K, whole_number
+from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.prompts import Prompt, domains, load_prompts
 from specdec_lab.study.measure.cells import (
     Cell,
@@ -33,6 +34,9 @@ def chosen_cells(
     ``k`` is every method's own number if left out. Raises ValueError for what does not exist,
     before any model is loaded.
     """
+    Sampling(temperature=temperature)
+    if k is not None:
+        whole_number("k", k, least=0, most=MAX_K)
     named = [_named(config) for config in methods] or distinct_methods()
     for cell in named:
         check_config(cell.config)
@@ -63,7 +67,8 @@ def compare(
     """The table of all cells, which decode every prompt once, one cell after the other; ``load``
     gives the target.
     """
-    sweep = Sweep(load(), cells, whole_number("max_new_tokens", max_new_tokens, least=1))
+    whole_number("max_new_tokens", max_new_tokens, least=1)
+    sweep = Sweep(load(), cells, max_new_tokens)
     runs = []
     with Progress("compare", len(prompts)) as progress:
         for prompt in prompts:
