@@ -7,7 +7,7 @@ longer the longer the match is, stops where the counts disagree, and remembers e
 
 from __future__ import annotations
 
-from math import inf
+from math import floor, inf
 from pathlib import Path
 
 import torch
@@ -18,12 +18,14 @@ from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.proposers.base import Proposer
+from specdec_lab.proposers.suffix_automaton import Row
 from specdec_lab.proposers.suffix_counts import best_path
 from specdec_lab.proposers.suffix_history import (
     MAX_REQUESTS,
     MAX_TOKENS,
     UNKNOWN,
     History,
+    latest_first,
     match_length,
 )
 
@@ -41,13 +43,17 @@ class Suffix(Proposer):
 
     tokens, and ends before the token whose chance, the product of the vote shares, is below
     ``min_token_prob``. The draft with the highest score, the sum of its chances, wins; ties go to
-    the longer match, and to the local source. See `suffix_counts` for what is counted: the row's
-    own tail is not, as nothing follows it. Of more than ``max_places`` places those with the
-    longest match are counted, the latest of them first.
+    the longer match, and to the local source; between tokens, to that of the latest place. See
+    `suffix_counts` for what is counted: the row's own tail is not, as nothing follows it.
+
+    On a CPU, where reading a tensor costs nothing, an automaton of each row and one of the history
+    are walked token by token (`suffix_automaton`). On other devices all places are searched at once
+    without a word to the host; there, of more than ``max_places`` places those with the longest
+    match are counted, the latest of them. ``vectorised`` chooses one of the two everywhere.
 
     `start` adds what the last run wrote to the history (all but a row's very last token, which no
-    proposer is told), unless ``remember_outputs`` is off; `remember` adds any text. The index is
-    rebuilt there too, so the history is fixed during a run. ``history`` is one to go on with, or
+    proposer is told), unless ``remember_outputs`` is off; `remember` adds any text. The history
+    is fixed during a run. ``history`` is one to go on with, or
     the path of a saved one; else ``history_tokens`` and ``max_requests`` are its budgets.
 
     Raises ValueError for options out of range and for a file that is no history.
@@ -65,6 +71,7 @@ class Suffix(Proposer):
         history_tokens: int = MAX_TOKENS,
         max_requests: int = MAX_REQUESTS,
         remember_outputs: bool = True,
+        vectorised: bool | None = None,
         num_speculative_tokens: int = 8,
     ) -> None:
         self.max_depth = whole_number("max_depth", max_depth, least=2, most=MAX_DEPTH_LIMIT)
@@ -77,8 +84,9 @@ class Suffix(Proposer):
         if isinstance(history, str | Path):
             history = History.load(history, *budgets)
         self.history = History(*budgets) if history is None else history
-        self.remember_outputs = remember_outputs
+        self.remember_outputs, self.vectorised = remember_outputs, vectorised
         self._heard: list[tuple[Tensor, Tensor]] = []
+        self._copied: dict[tuple[torch.device, int], Tensor] = {}
         self._forget()
 
     def remember(self, tokens: list[int] | Tensor) -> None:
@@ -92,7 +100,6 @@ class Suffix(Proposer):
                 self.remember(text)
         self._heard = []
         self._forget()
-        self.history.index(self.max_depth - 1)
 
     def observe(self, tokens: Tensor, counts: Tensor, hidden: dict[int, Tensor]) -> None:
         """Notes what was kept: it may have lengthened each row by so many tokens."""
@@ -104,14 +111,41 @@ class Suffix(Proposer):
         self, context: Context, k: int, sampling: Sampling, randomness: Randomness
     ) -> Draft:
         """The best continuation as a chain, tokens (B, k), one-hot (no probs)."""
-        tokens, lengths = context.tokens, context.lengths
-        rows = tokens.shape[0]
         if k == 0:
-            return Draft.empty(rows, tokens.device)
+            return Draft.empty(len(context.lengths), context.lengths.device)
+        on_host = context.tokens.device.type == "cpu"
+        if on_host if self.vectorised is None else not self.vectorised:
+            return self._walk(context, k)
+        return self._search(context.tokens, context.lengths, k)
+
+    def _walk(self, context: Context, k: int) -> Draft:
+        """Row by row, a few steps of the automata for each new token."""
+        lengths = context.lengths.tolist()
+        if not self._follows(context.tokens):
+            known = self.history.automaton(self.max_depth)
+            self._rows = [Row(self.max_depth, known) for _ in lengths]
+        budgets = [0] * self.min_match + self._budgets(k)
+        drafts = []
+        for row, tokens, length in zip(self._rows, context.tokens, lengths, strict=True):
+            row.read(tokens[row.num_read : length].tolist())
+            drafts.append(row.draft(budgets, self.min_token_prob))
+        padded = [draft + [0] * (k - len(draft)) for draft in drafts]
+        self._shape, self._unseen = context.tokens.shape, 0
+        return Draft(torch.tensor(padded), torch.tensor([len(draft) for draft in drafts]))
+
+    def _follows(self, tokens: Tensor) -> bool:
+        """Whether these are the rows of the last call, and `observe` told of new tokens."""
+        return self._shape == tokens.shape and self._unseen > 0
+
+    def _search(self, tokens: Tensor, lengths: Tensor, k: int) -> Draft:
+        """All rows, places and match lengths at once."""
+        rows = tokens.shape[0]
         sources = [self._local(tokens, lengths, k), *self._global(tokens, lengths, k)]
         matched, following = (torch.cat(parts) for parts in zip(*sources, strict=True))
         match = torch.arange(self.min_match, self.max_depth, device=tokens.device)  # (M,)
-        path = best_path(matched, following, match, self._budgets(match, k), self.min_token_prob)
+        path = best_path(
+            matched, following, match, self._budgets_on(tokens.device, k), self.min_token_prob
+        )
         score = path.score.view(-1, rows)  # (1 or 2, B), the local one first
         best = torch.zeros_like(lengths)
         if len(sources) > 1:
@@ -120,10 +154,17 @@ class Suffix(Proposer):
         drafted, count = path.tokens[pick], path.count[pick]
         return Draft(drafted.clamp(min=0), count)
 
-    def _budgets(self, match: Tensor, k: int) -> Tensor:
-        """How many tokens may be drafted for each match length, (M,)."""
-        wanted = (match.double() * self.factor + self.offset).floor()
-        return torch.minimum(wanted, self.max_depth - match).clamp(max=k)
+    def _budgets(self, k: int) -> list[int]:
+        """How many tokens may be drafted for each match length from ``min_match`` on."""
+        lengths = range(self.min_match, self.max_depth)
+        wanted = (floor(m * self.factor + self.offset) for m in lengths)
+        return [min(k, n, self.max_depth - m) for m, n in zip(lengths, wanted, strict=True)]
+
+    def _budgets_on(self, device: torch.device, k: int) -> Tensor:
+        """The same on a device, (M,): copied there once, as the queue would wait for a copy."""
+        if (device, k) not in self._copied:
+            self._copied[device, k] = torch.tensor(self._budgets(k), device=device)
+        return self._copied[device, k]
 
     def _local(self, tokens: Tensor, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Match lengths (B, R) and continuations (B, R, k) of the best places in the row itself."""
@@ -134,10 +175,11 @@ class Suffix(Proposer):
         if width < self.max_places:
             ranked = torch.nn.functional.pad(ranked, (0, self.max_places - width))
         best = ranked.topk(self.max_places).values  # (B, R)
-        behind = (best % width)[..., None] + torch.arange(1, k + 1, device=tokens.device)
+        places, matched = latest_first(best % width, best.div(width, rounding_mode="floor"))
+        behind = places[..., None] + torch.arange(1, k + 1, device=tokens.device)
         found = tokens.gather(1, behind.clamp(max=width - 1).flatten(1)).view(behind.shape)
         following = torch.where(behind < lengths[:, None, None], found, -1)  # (B, R, k)
-        return best.div(width, rounding_mode="floor"), following
+        return matched, following
 
     def _global(self, tokens: Tensor, lengths: Tensor, k: int) -> list[tuple[Tensor, Tensor]]:
         """The same of the best places in the history; an empty list if there is no history."""
@@ -157,8 +199,7 @@ class Suffix(Proposer):
         or if nobody told of new tokens, everything is compared with the whole tail.
         """
         width = tokens.shape[1]
-        known = self._matched is not None and self._matched.shape == tokens.shape
-        if not known or not 0 < self._unseen < self.max_depth:
+        if not self._follows(tokens) or self._unseen >= self.max_depth:
             self._matched = _all_match_lengths(tokens, lengths, self.max_depth - 1)
         else:
             columns = torch.arange(width, device=tokens.device)
@@ -168,12 +209,14 @@ class Suffix(Proposer):
                 longer = self._matched.roll(1, dims=1) + 1
                 longer = longer * ((tokens == new) & (columns < place))
                 self._matched = torch.where(place < lengths[:, None], longer, self._matched)
-        self._seen, self._unseen = lengths, 0
+        self._seen, self._shape, self._unseen = lengths, tokens.shape, 0
         return self._matched
 
     def _forget(self) -> None:
         self._matched: Tensor | None = None  # (B, L) for the first _seen (B,) tokens of each row
         self._seen: Tensor | None = None
+        self._rows: list[Row] = []
+        self._shape: torch.Size | None = None  # of the tokens of the last call
         self._unseen = 0  # at most so many tokens have come since
 
 

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specdec_lab.decoding.request import whole_number
+from specdec_lab.proposers.suffix_automaton import Automaton
 
 MAX_TOKENS, MAX_REQUESTS = 100_000, 10_000
 NOTHING, UNKNOWN = -1, -2  # between texts, and before the start of a row
@@ -27,7 +28,8 @@ FORMAT = {"format": "specdec_lab suffix history 1"}
 
 
 class History:
-    """Texts in the order they came; beyond a budget of tokens or of texts the oldest are dropped.
+    """Texts in the order they came; beyond a budget of tokens or of texts the oldest are dropped, a
+    quarter of the budget at once.
 
     Of a text longer than the budget only its last tokens are kept. A budget of 0 keeps nothing.
     """
@@ -38,6 +40,8 @@ class History:
         self.num_tokens = 0
         self._texts: deque[Tensor] = deque()
         self._index: Index | None = None
+        self._automaton: Automaton | None = None
+        self._unread: list[Tensor] = []  # texts that the automaton lacks
 
     @property
     def texts(self) -> list[list[int]]:
@@ -56,10 +60,18 @@ class History:
         if not len(text):
             return
         self._texts.append(text)
+        self._unread.append(text)
         self.num_tokens += len(text)
-        while self.num_tokens > self.max_tokens or len(self._texts) > self.max_requests:
-            self.num_tokens -= len(self._texts.popleft())
         self._index = None
+        if self.num_tokens > self.max_tokens or len(self._texts) > self.max_requests:
+            self._drop_the_oldest()
+
+    def _drop_the_oldest(self) -> None:
+        """A quarter of the budgets at once, as an automaton cannot forget and is built anew."""
+        tokens, texts = (budget - budget // 4 for budget in (self.max_tokens, self.max_requests))
+        while len(self._texts) > 1 and (self.num_tokens > tokens or len(self._texts) > texts):
+            self.num_tokens -= len(self._texts.popleft())
+        self._automaton, self._unread = None, list(self._texts)
 
     def index(self, depth: int, device: torch.device | None = None) -> Index | None:
         """The suffix array over all texts, comparing at least ``depth`` tokens; None if there is no
@@ -74,6 +86,21 @@ class History:
         if device is not None and self._index.text.device != device:
             self._index = self._index.to(device)
         return self._index
+
+    def automaton(self, depth: int) -> Automaton | None:
+        """All texts read by an automaton of this depth; None if there is no text.
+
+        It is kept, and reads new texts when it is asked for.
+        """
+        if not self._texts:
+            return None
+        if self._automaton is None or self._automaton.depth != depth:
+            self._automaton, self._unread = Automaton(depth), list(self._texts)
+        for text in self._unread:
+            self._automaton.begin()
+            self._automaton.read(text.tolist())
+        self._unread = []
+        return self._automaton
 
     def save(self, path: str | Path) -> None:
         """Write all texts to a safetensors file."""
@@ -139,8 +166,8 @@ class Index:
         """The places that end most like the rows: positions and match lengths, both (B, R).
 
         ``tails`` (B, depth) holds each row's last tokens, the last one first, UNKNOWN beyond its
-        start. Longest match first, then the latest. Where more than ``num_places`` match equally
-        well, those whose past is the most similar in sorting order stand for all.
+        start. Those with the longest match, the latest place first. Where more than ``num_places``
+        match equally well, those whose past is the most similar in sorting order stand for all.
         """
         start = torch.searchsorted(self.ranks, self._rank(tails))
         around = torch.arange(-num_places, num_places, device=tails.device)
@@ -152,7 +179,7 @@ class Index:
         matched = match_length(past == tails[:, None]) * inside
         size = self.text.shape[0]
         best = (matched * size + places).topk(num_places).values  # (B, R)
-        return best % size, best.div(size, rounding_mode="floor")
+        return latest_first(best % size, best.div(size, rounding_mode="floor"))
 
     def _rank(self, tails: Tensor) -> Tensor:
         """Twice the rank of each tail, (B,); what does not occur stands between: it is odd."""
@@ -164,6 +191,12 @@ class Index:
             if number < len(self.levels) - 1:
                 key = _paired(rank[:, 0::2].contiguous(), rank[:, 1::2], level)
         return rank.squeeze(1)
+
+
+def latest_first(places: Tensor, matched: Tensor) -> tuple[Tensor, Tensor]:
+    """Places and their match lengths, both (B, R), with the latest place first."""
+    places, order = places.sort(dim=1, descending=True)
+    return places, matched.gather(1, order)
 
 
 def _moved(values: Tensor, places: int, fill: int | Tensor) -> Tensor:

@@ -37,10 +37,16 @@ def test_the_array_sorts_the_places_by_their_past_read_backwards(texts, depth):
 
 
 def test_the_oldest_texts_go_first():
-    history = history_of([[1] * 4, [2] * 4, [3] * 4], max_tokens=9)
+    history = history_of([[1] * 4, [2] * 4, [3] * 4], max_tokens=11)
     assert history.texts == [[2] * 4, [3] * 4]
     assert history.num_tokens == 8
     assert history_of([[1], [2], [3]], max_requests=2).texts == [[2], [3]]
+
+
+def test_a_quarter_of_the_budget_goes_at_once():
+    texts = [[n] * 4 for n in range(6)]
+    assert history_of(texts, max_tokens=20).texts == texts[3:]
+    assert history_of(texts, max_requests=5).texts == texts[2:]
 
 
 def test_of_a_text_beyond_the_budget_the_end_stays():
