@@ -43,7 +43,9 @@ class KVCache:
         self.entries = torch.zeros(
             num_layers, places, 2 * num_kv_heads, head_dim, dtype=dtype, device=device
         )
-        self.num_kv_heads = num_kv_heads
+        rows = self.entries[:, :-1].unflatten(1, (batch_size, self.capacity)).transpose(2, 3)
+        keys, values = rows.chunk(2, dim=2)  # (layers, B, kv_heads, capacity, head_dim), as views
+        self._layers = list(zip(self.entries, keys, values, strict=True))
         self.lengths = torch.zeros(batch_size, dtype=torch.long, device=device)  # (B,)
         self.row_starts = torch.arange(batch_size, device=device)[:, None] * self.capacity  # (B, 1)
         self.max_used = 0
@@ -70,13 +72,12 @@ class KVCache:
 
     def write(self, layer: int, places: Tensor, keys_values: Tensor) -> None:
         """Store ``keys_values`` (B * num_nodes, 2 * kv_heads, head_dim) at a layer's ``places``."""
-        self.entries[layer].index_copy_(0, places, keys_values)
+        self._layers[layer][0].index_copy_(0, places, keys_values)
 
     def read(self, layer: int, num_keys: int) -> tuple[Tensor, Tensor]:
         """Keys and values of one layer, each (B, kv_heads, num_keys, head_dim), as views."""
-        rows = self.entries[layer, :-1].unflatten(0, (self.batch_size, self.capacity))
-        rows = rows[:, :num_keys].transpose(1, 2)  # (B, 2 * kv_heads, num_keys, head_dim)
-        return rows[:, : self.num_kv_heads], rows[:, self.num_kv_heads :]
+        _, keys, values = self._layers[layer]
+        return keys.narrow(2, 0, num_keys), values.narrow(2, 0, num_keys)
 
     def keep(self, path: Tensor | None, counts: Tensor) -> None:
         """Commit ``counts`` (B,) of the nodes last written, the pending one first; 0 leaves a row

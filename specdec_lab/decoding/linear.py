@@ -45,7 +45,7 @@ def _pack(weight: Tensor) -> Tensor:
 
 
 def _packed_product(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise.default(x, packed, bias, "none", [], "")
 
 
 class PackedLinear(nn.Module):

@@ -52,10 +52,13 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What all layers of one forward share: rotary tables, where to write, what may be seen."""
+    """What all layers of one forward share: rotary tables, where to write, what may be seen.
 
-    cos: Tensor  # (B, N, 1, head_dim)
-    sin: Tensor  # (B, N, 1, head_dim), first half negated
+    The tables cover queries, keys and values at once; values turn by no angle.
+    """
+
+    cos: Tensor  # (B, N, heads + 2 * kv_heads, head_dim)
+    sin: Tensor  # (B, N, heads + 2 * kv_heads, head_dim), first half negated
     mask: Tensor  # (B, 1, query rows, keys), 0 or -inf
     cache: KVCache | None = None
     places: Tensor | None = None  # (B * N,)
@@ -63,7 +66,11 @@ class Layout:
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight, over the last axis."""
+    """x / rms(x) * weight, over the last axis.
+
+    On the CPU, where torch's own norm is a chain of small operations, the mean square is that of a
+    vector norm: a third of the time for one row, and as exact.
+    """
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
@@ -72,7 +79,19 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Same shape as ``x``."""
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        if x.device.type != "cpu" or x.dtype.itemsize < 4:
+            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (..., 1)
+        floor = _constant(self.eps, x.dtype)
+        mean_square = torch.addcmul(floor, norm, norm, value=1 / x.shape[-1])
+        return x * mean_square.rsqrt() * self.weight
+
+
+@lru_cache(maxsize=8)
+def _constant(value: float, dtype: torch.dtype) -> Tensor:
+    """(), made once: adding a number of Python costs a conversion every time."""
+    with torch.inference_mode(False):
+        return torch.tensor(value, dtype=dtype)
 
 
 class Attention(nn.Module):
@@ -96,18 +115,18 @@ class Attention(nn.Module):
         """
         batch_size, num_nodes, _ = x.shape
         qkv = self.qkv(x).view(batch_size, num_nodes, -1, self.head_dim)
-        turned, values = qkv.split((self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=2)
         if self.q_norm is not None:
-            queries, keys = turned.split((self.num_heads, self.num_kv_heads), dim=2)
-            turned = torch.cat((self.q_norm(queries), self.k_norm(keys)), dim=2)
-        turned = _rotate(turned, layout.cos, layout.sin)
-        keys_values = torch.cat((turned[:, :, self.num_heads :], values), dim=2)
+            sizes = (self.num_heads, self.num_kv_heads, self.num_kv_heads)
+            queries, keys, values = qkv.split(sizes, dim=2)
+            qkv = torch.cat((self.q_norm(queries), self.k_norm(keys), values), dim=2)
+        turned = _rotate(qkv, layout.cos, layout.sin)
+        queries, keys_values = turned.split((self.num_heads, 2 * self.num_kv_heads), dim=2)
         if layout.cache is not None:
             layout.cache.write(layer, layout.places, keys_values.flatten(0, 1))
             keys, values = layout.cache.read(layer, layout.num_keys)
         else:
             keys, values = keys_values.transpose(1, 2).chunk(2, dim=1)
-        seen = self._attend(turned[:, :, : self.num_heads], keys, values, layout.mask)
+        seen = self._attend(queries, keys, values, layout.mask)
         return self.output(seen)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -117,10 +136,14 @@ class Attention(nn.Module):
         batch_size, num_nodes = queries.shape[:2]
         group = self.num_heads // self.num_kv_heads
         rows = num_nodes * group
-        queries = queries.unflatten(2, (self.num_kv_heads, group)).transpose(1, 2).flatten(2, 3)
-        queries = F.pad(queries, (0, 0, 0, mask.shape[2] - rows))  # (B, kv_heads, rows, head_dim)
+        if num_nodes > 1:
+            queries = queries.unflatten(2, (self.num_kv_heads, group)).transpose(1, 2)
+        queries = queries.reshape(batch_size, self.num_kv_heads, rows, self.head_dim)
+        queries = F.pad(queries, (0, 0, 0, mask.shape[2] - rows))
         seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-        seen = seen[:, :, :rows].unflatten(2, (num_nodes, group)).transpose(1, 2)
+        seen = seen[:, :, :rows]  # (B, kv_heads, rows, head_dim)
+        if num_nodes > 1:
+            seen = seen.unflatten(2, (num_nodes, group)).transpose(1, 2)
         return seen.reshape(batch_size, num_nodes, -1)  # (B, N, heads * head_dim)
 
 
@@ -263,12 +286,15 @@ def tree_layout(arch: Architecture, x: Tensor, cache: KVCache, seen: Tensor) -> 
 
 
 def _rotary(arch: Architecture, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin of every position, (B, N, 1, head_dim); angles in float32, as the models were
-    trained.
+    """cos and sin of every position and head, (B, N, heads + 2 * kv_heads, head_dim); angles in
+    float32, as the models were trained. Values come last, with the angle 0.
     """
     angles = positions[:, :, None, None].float() * _frequencies(arch.inv_freq, positions.device)
     cos, sin = angles.cos() * arch.rope_scale, angles.sin() * arch.rope_scale
-    return torch.cat((cos, cos), -1).to(dtype), torch.cat((-sin, sin), -1).to(dtype)
+    turned = (-1, -1, arch.num_heads + arch.num_kv_heads, -1)
+    values = (0, 0, 0, arch.num_kv_heads)
+    cos, sin = torch.cat((cos, cos), -1).to(dtype), torch.cat((-sin, sin), -1).to(dtype)
+    return F.pad(cos.expand(turned), values, value=1.0), F.pad(sin.expand(turned), values)
 
 
 @lru_cache(maxsize=8)

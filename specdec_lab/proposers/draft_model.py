@@ -36,6 +36,15 @@ class DraftModel(Proposer):
     law under the request's own sampling, and that law goes with the draft; or ``greedy``: the most
     probable token, one-hot. At temperature 0 both are greedy.
 
+    A row's draft ends early behind a token that has less than ``min_confidence`` in the draft's own
+    law: what follows it would be refused with it. Whether to stop depends on nothing but what was
+    drafted so far and its laws, so the text keeps the target's law. It is for drafts that are
+    refused where they are unsure; the twin is as unsure as the target and right all the same, so
+    0, which never stops, is the default.
+
+    The defaults are the best of a few on our tuning prompts on two cores: ``int4`` drafts faster
+    than ``int8`` (whose rows are rounded too) and is accepted more often, 5 tokens beat 4 and 6.
+
     The cache invariant: between steps it holds every committed token but the pending one, or one
     fewer: the last token of a draft is never read, so after full acceptance a step reads two.
     Raises ValueError for a model with another tokenizer.
@@ -46,16 +55,22 @@ class DraftModel(Proposer):
         target: Target,
         model: str | os.PathLike | Target = "int4",
         drafting: str = "probabilistic",
-        num_speculative_tokens: int = 4,
+        num_speculative_tokens: int = 5,
+        min_confidence: float = 0.0,
     ) -> None:
         if drafting not in DRAFTING:
             raise ValueError(f"drafting must be one of {', '.join(DRAFTING)}, not {drafting!r}")
         self.default_k = whole_number("num_speculative_tokens", num_speculative_tokens, least=0)
-        self.drafting = drafting
+        if not 0 <= min_confidence <= 1:
+            raise ValueError(
+                f"min_confidence must lie in [0, 1], 0 never stops early, not {min_confidence!r}."
+            )
+        self.drafting, self.min_confidence = drafting, min_confidence
         self.model = _draft_of(target, model)
         check_same_tokenizer(target, self.model)
         self.vocab_size = target.vocab_size
         self.num_shared = _num_shared_ids(target, self.model)
+        self.catch_up = CATCH_UP
         self._cache = None
 
     @property
@@ -84,32 +99,45 @@ class DraftModel(Proposer):
     def propose(
         self, context: Context, k: int, sampling: Sampling, randomness: Randomness
     ) -> Draft:
-        """``k`` tokens a row, (B, k); with their laws (B, k, V), unless they are greedy."""
+        """``k`` tokens a row, (B, k), of which ``count`` are meant; with their laws (B, k, V),
+        unless they are greedy.
+        """
         if self._cache is None:
             raise ValueError("A draft model has to be told of the prompt: call start and observe.")
         greedy = self.drafting == "greedy" or sampling.is_greedy
         sampling = replace(sampling, temperature=0.0) if greedy else sampling
         draft = Draft.empty(len(context.lengths), context.lengths.device)
+        goes_on = torch.ones_like(draft.count, dtype=torch.bool)  # (B,)
         laws: list[Tensor] = []
         for place in range(k):
-            newest = draft.tokens[:, -1:]  # (B, 1), (B, 0) at first
-            logits = self._read(newest) if place else self._catch_up(context)
-            logits = self._over_target_ids(logits).to(newest.device)  # (B, V)
+            logits = self._read(draft.tokens[:, -1:]) if place else self._catch_up(context)
+            logits = self._over_target_ids(logits).to(goes_on.device)  # (B, V)
             history = _newest(history_of(sampling, context, draft, self.vocab_size))
             if greedy:
-                drawn = sampling.choose(logits, history, randomness, context.lengths)
+                drawn = sampling.choose(logits, history, randomness, context.lengths)  # (B,)
             else:
                 laws.append(sampling.probs(logits, history))
                 drawn = randomness.draw(laws[-1], context.lengths, Lane.DRAFT, place)
-            tokens = torch.cat((draft.tokens, drawn[:, None]), 1)
-            draft = Draft(tokens, draft.count + 1)
+            draft = Draft(torch.cat((draft.tokens, drawn[:, None]), 1), draft.count + goes_on)
+            goes_on = goes_on & self._is_sure(drawn, logits if greedy else laws[-1], greedy)
+            if goes_on.device.type == "cpu" and not goes_on.any():  # reading costs nothing here
+                break
         return replace(draft, probs=torch.stack(laws, 1)) if laws else draft
+
+    def _is_sure(self, drawn: Tensor, found: Tensor, are_logits: bool) -> Tensor | bool:
+        """Which rows (B,) the draft goes on with: those whose newest token ``drawn`` has at least
+        ``min_confidence`` in the law it is from; a law, or logits, are ``found`` (B, V).
+        """
+        if self.min_confidence == 0:
+            return True
+        law = found.float().softmax(-1) if are_logits else found
+        return law.gather(1, drawn[:, None])[:, 0] >= self.min_confidence
 
     def _catch_up(self, context: Context) -> Tensor:
         """Reads the committed tokens that the cache lacks, the pending one last: logits (B, Vd)."""
         lengths = context.lengths.to(self.model.device)
         missing = lengths - self._cache.lengths  # (B,) one, or two where all was accepted
-        width = CATCH_UP
+        width = self.catch_up
         if lengths.device.type == "cpu":  # reading costs nothing here, a second row does
             width = int(missing.max())
             self._cache.settle(int(self._cache.lengths.max()))
@@ -133,11 +161,11 @@ class DraftModel(Proposer):
         return model.head(states).squeeze(1)
 
     def _over_target_ids(self, logits: Tensor) -> Tensor:
-        """(B, Vd) to (B, V): ids that only one of the models has are never drafted."""
+        """(B, ..., Vd) to (B, ..., V): ids that only one of the models has are never drafted."""
         if logits.shape[-1] == self.num_shared == self.vocab_size:
             return logits
         missing = self.vocab_size - self.num_shared
-        return F.pad(logits[:, : self.num_shared], (0, missing), value=-torch.inf)
+        return F.pad(logits[..., : self.num_shared], (0, missing), value=-torch.inf)
 
     def _readable(self, tokens: Tensor) -> Tensor:
         """Tokens on the model's device; ids that its table lacks are read as its last one."""

@@ -99,6 +99,8 @@ def test_a_copy_shares_everything_but_products_and_leaves_the_target_alone(bits)
     products = [m for m in twin.model.modules() if isinstance(m, LowBitLinear)]
     assert len(products) == 4 * target.num_layers + 1  # the head included
     assert twin.model.head.whole is target.model.head
+    assert {m.bits for m in products if m is not twin.model.head} == {bits}
+    assert twin.model.head.bits == 8
     assert copy.deepcopy(twin.model.head) is twin.model.head
     assert twin.name == f"random, int{bits}"
 

@@ -166,7 +166,8 @@ def test_a_draft_without_a_start_says_what_is_missing(target, drafter):
 @pytest.mark.parametrize("drafting", ["greedy", "probabilistic"])
 def test_a_whole_step_reads_nothing_on_the_host(drafting):
     target = random_target(dtype=torch.float32, device="meta")
-    drafter = DraftModel(target, random_target(1, 24, torch.bfloat16, device="meta"), drafting)
+    model = random_target(1, 24, torch.bfloat16, device="meta")
+    drafter = DraftModel(target, model, drafting, min_confidence=0.5)
     sampling = Sampling(temperature=0.8, frequency_penalty=0.1)
     asked = Request.checked(target, [[1, 2], [3]], drafter, 3, sampling, "auto", 9, None)
     loop = Loop(target, asked, CounterRandomness([1, 2], "meta"))
@@ -270,6 +271,64 @@ def test_the_law_of_the_text_is_the_targets_under_penalties(rule):
     assert total_variation(got, sequence_law(transformed, (0, 1), 3)) < 1e-12
 
 
+# --- a draft that stops early ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, PENALISED])
+def test_a_row_stops_behind_the_first_token_it_is_not_sure_of(target, sampling):
+    model = random_target(1, max_context=512)
+    full = new_loop(target, DraftModel(target, model), 4, sampling=sampling)
+    draft = full.request.proposer.propose(full.context, 4, sampling, full.randomness)
+    sure = confidence(full, draft)  # (B, 4)
+    least = float(sure[0, 1]) + 1e-6  # the first row stops behind its second token, or its first
+    loop = new_loop(target, DraftModel(target, model, min_confidence=least), 4, sampling=sampling)
+    short = loop.request.proposer.propose(loop.context, 4, sampling, loop.randomness)
+    goes_on = (sure >= least).long().cumprod(1)[:, :3]
+    assert torch.equal(short.count, 1 + goes_on.sum(1))
+    width = int(short.count.max())
+    assert short.tokens.shape[1] == width  # the loop ends with the last row
+    assert torch.equal(short.tokens, draft.tokens[:, :width])
+
+
+def confidence(loop: Loop, draft: Draft) -> torch.Tensor:
+    """What the draft's own law gives each of its tokens, (B, k)."""
+    if draft.probs is not None:
+        return draft.probs.gather(2, draft.tokens[..., None])[..., 0]
+    rows = []
+    for row, length, tokens in zip(
+        loop.context.tokens, loop.context.lengths, draft.tokens, strict=True
+    ):
+        text = [*row[:length].tolist(), *tokens[:-1].tolist()]
+        law = logits_behind(loop.request.proposer.model, text, len(tokens)).float().softmax(-1)
+        rows.append(law.gather(1, tokens[:, None])[:, 0])
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM])
+def test_caches_stay_in_step_when_rows_stop_at_different_places(target, sampling):
+    drafter = DraftModel(target, random_target(0, dtype=torch.bfloat16), min_confidence=0.12)
+    how = {"sampling": sampling, "seed": 3, "max_new_tokens": 40}
+    got = generate(target, PROMPTS, drafter, k=4, **how)
+    alone = [generate(target, [prompt], drafter, k=4, **how).tokens[0] for prompt in PROMPTS]
+    assert got.tokens == alone
+    assert len({len(step.drafted) for step in got.trace.steps}) > 1
+    if sampling is GREEDY:
+        assert got.tokens == generate(target, PROMPTS, **how).tokens
+
+
+@pytest.mark.parametrize(
+    ("rule", "drafting"),
+    [("match", "greedy"), ("reject", "probabilistic"), ("block", "probabilistic")],
+)
+def test_the_law_is_the_targets_when_drafts_stop_early(rule, drafting):
+    """Of two tokens the less probable one ends a draft."""
+    law = random_law(9, 2)
+    target = ToyTarget(law, 2)
+    drafter = DraftModel(target, random_target(2, 2), drafting, min_confidence=0.5)
+    got = whole_law(target, drafter, 2, rule, 3, Sampling(temperature=1.0))
+    assert total_variation(got, sequence_law(law, (0, 1), 3)) < 1e-12
+
+
 # --- vocabularies and precisions ------------------------------------------------------------------
 
 
@@ -341,6 +400,8 @@ def test_options_are_checked(target):
         DraftModel(target, target, drafting="beam")
     with pytest.raises(ValueError, match="num_speculative_tokens must be"):
         DraftModel(target, target, num_speculative_tokens=-1)
+    with pytest.raises(ValueError, match="min_confidence must lie in"):
+        DraftModel(target, target, min_confidence=1.5)
     with pytest.raises(OSError, match="no/such/model"):
         DraftModel(target, "no/such/model")
 
