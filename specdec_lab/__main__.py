@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specdec_lab.proposers.base import Proposer
 
 PROGRAM = "python -m specdec_lab"
+TRAINED = ("mlp_speculator", "draft_model")  # methods that `train` knows
 MEASURED = {"cost": 1, "decode": 15, "batch": 8, "peers": 60, "proposers": 2}  # part: minutes
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
@@ -299,12 +300,74 @@ def _figures(args: argparse.Namespace) -> None:
     redraw_all()
 
 
+def _declare_train(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+    corpus = actions.add_parser("corpus", help=_corpus.__doc__, description=_corpus.__doc__)
+    corpus.set_defaults(run=_corpus)
+    add = corpus.add_argument
+    add("--tokens", type=int, default=100_000, metavar="N", help="usable tokens in all (100000)")
+    add("--seed", type=int, default=0, help="fixes prompts and answers; 0 is the project's corpus")
+    add("--rows", type=int, default=64, metavar="N", help="prompts answered together (64)")
+    add("--max-new-tokens", type=int, default=192, metavar="N", help="longest answer (192)")
+    add("--products", default="auto", metavar="KIND", help="auto (default), float32 or bfloat16")
+    add("--export", action="store_true", help="commit --tokens of the shards to data/corpus instead")
+    for name in TRAINED:
+        method = actions.add_parser(
+            name, help=_train_method.__doc__, description=_train_method.__doc__
+        )
+        method.set_defaults(run=_train_method)
+        _declare_method(method)
+
+
+def _declare_method(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--steps", type=int, default=2000, metavar="N", help="gradient steps in all (2000)")
+    add("--learning-rate", type=float, metavar="R", help="the method's own if left out")
+    add("--loss", default="kl", metavar="NAME", help="kl (default), cross_entropy or acceptance")
+    add("--vocab-size", type=int, default=8192, metavar="N", help="tokens that are drafted (8192)")
+    add("--options", type=json.loads, default={}, metavar="JSON", help="sizes, such as num_stages")
+    add("--seed", type=int, default=0, help="fixes the first weights and the order of texts")
+    add("--minutes", type=float, metavar="M", help="stop after so long; the same call goes on")
+    add("--every", type=int, default=200, metavar="N", help="steps between two looks (200)")
+    add("--folder", type=Path, metavar="PATH", help="where weights go; data/weights if left out")
+    add("--corpus", type=Path, metavar="PATH", help="shards to learn from; data/corpus if left out")
+    add("--labelled", type=int, default=0, metavar="N", help="tokens of human text beside it (0)")
+    add("--learn-prompts", action="store_true", help="learn the laws inside prompts too")
+    _declare_device(parser)
+
+
+def _train(args: argparse.Namespace) -> None:
+    """make what drafts learn from"""
+
+
+def _corpus(args: argparse.Namespace) -> None:
+    """let the model answer many prompts; shards in the cache, resumed where they stopped"""
+    from specdec_lab.decoding.checkpoint import load_target
+    from specdec_lab.training.export import export
+    from specdec_lab.training.generate import Plan, make_corpus, working_folder
+
+    if args.export:
+        print(export(working_folder(args.seed), args.tokens))
+        return
+    plan = Plan(args.tokens, args.seed, args.rows, args.max_new_tokens, args.products)
+    print(make_corpus(load_target(), plan))
+
+
+def _train_method(args: argparse.Namespace) -> None:
+    """train a draft on the corpus; an interrupted run goes on where it stopped"""
+    from specdec_lab.training.session import run
+
+    path = run(args)
+    print(path or "not finished")
+
+
 COMMANDS = {
     "fetch": (_declare_fetch, _fetch),
     "generate": (_declare_generate, _generate),
     "compare": (_declare_compare, _compare),
     "figures": (_declare_figures, _figures),
     "measure": (_declare_measure, _measure),
+    "train": (_declare_train, _train),
 }
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.store import Report, cache_folder, to_stderr
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers import weights
@@ -22,6 +23,7 @@ from specdec_lab.proposers.draft_vocab import (
     count_tokens,
     most_useful,
 )
+from specdec_lab.training.corpus import FOLDER, load_corpus, load_labelled
 from specdec_lab.training.methods import METHODS
 from specdec_lab.training.states import TargetStates, Text, Texts
 from specdec_lab.training.trainer import Settings, Trainer
@@ -43,6 +45,15 @@ class Plan:
     seconds: float = math.inf
     folder: Path = weights.FOLDER
     checkpoints: Path = field(default_factory=lambda: cache_folder() / "training")
+
+
+def run(args: argparse.Namespace) -> Path | None:
+    """What the command line asks for, on the corpus; returns as `train`."""
+    target = load_target(dtype=torch.float32, device=args.device)
+    folder = args.corpus or FOLDER
+    texts = [*load_corpus("train", target, folder)]
+    texts += load_labelled(args.labelled, "train", target) if args.labelled else []
+    return train(target, texts, load_corpus("heldout", target, folder), plan_of(args))
 
 
 def plan_of(args: argparse.Namespace) -> Plan:

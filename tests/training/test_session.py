@@ -9,10 +9,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_lab.__main__ import TRAINED, main
 from specdec_lab.decoding.decode import generate
 from specdec_lab.proposers import load_proposer
 from specdec_lab.proposers.short_model import load_short_model
 from specdec_lab.proposers.weights import read_weights
+from specdec_lab.training import session
 from specdec_lab.training.methods import METHODS
 from specdec_lab.training.session import Plan, draft_vocab, train
 from specdec_lab.training.trainer import Settings
@@ -96,3 +98,40 @@ def test_an_unknown_method_is_refused(target, texts, plan_for):
     plan = replace(plan_for("draft_model"), method="medusa")
     with pytest.raises(ValueError, match="use mlp_speculator, draft_model"):
         train(target, texts, texts, plan, quiet)
+
+
+def test_the_command_line_says_what_is_trained(target, texts, tmp_path, monkeypatch):
+    seen = {}
+
+    def load_corpus(split, target, folder):
+        seen[split] = folder
+        return texts[:2] if split == "heldout" else texts[2:]
+
+    def load_labelled(num_tokens, split, target):
+        seen["labelled"] = (num_tokens, split)
+        return texts[:1]
+
+    def keep(target, learned, unseen, plan):
+        seen.update(learned=learned, unseen=unseen, plan=plan)
+
+    monkeypatch.setattr(session, "load_target", lambda **how: seen.update(how) or target)
+    monkeypatch.setattr(session, "load_corpus", load_corpus)
+    monkeypatch.setattr(session, "load_labelled", load_labelled)
+    monkeypatch.setattr(session, "train", keep)
+    sizes = ("--options", '{"num_stages": 2}', "--vocab-size", "16", "--labelled", "500")
+    how = ("--steps", "7", "--loss", "acceptance", "--seed", "3", "--every", "4", "--minutes", "2")
+    places = ("--folder", str(tmp_path), "--corpus", str(tmp_path / "shards"))
+    assert main(["train", "mlp_speculator", *sizes, *how, *places, "--learn-prompts"]) == 0
+    plan = seen.pop("plan")
+    assert plan.settings == Settings(steps=7, learning_rate=2e-3, evaluate_every=4, seed=3)
+    assert plan.options == {"loss": "acceptance", "num_stages": 2}
+    assert (plan.vocab_size, plan.seconds, plan.folder) == (16, 120, tmp_path)
+    assert plan.learn_prompts
+    assert seen["train"] == seen["heldout"] == tmp_path / "shards"
+    assert seen["labelled"] == (500, "train")
+    assert (seen["dtype"], seen["device"]) == (torch.float32, "cpu")
+    assert (seen["learned"], seen["unseen"]) == ([*texts[2:], texts[0]], texts[:2])
+
+
+def test_the_command_line_knows_every_method():
+    assert set(TRAINED) == set(METHODS)
