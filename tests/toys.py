@@ -313,6 +313,7 @@ def random_target(
     eos_ids: Sequence[int] = (),
     max_context: int = 96,
     device: str = "cpu",
+    graphs: bool = False,
 ) -> Target:
     """A real, tiny decoder with random weights."""
     torch.manual_seed(seed)
@@ -329,4 +330,5 @@ def random_target(
     model = Transformer(arch)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4) if parameter.ndim > 1 else None
-    return Target(model.to(device, dtype), max_context=max_context, eos_ids=eos_ids)
+    model = model.to(device, dtype)
+    return Target(model, max_context=max_context, eos_ids=eos_ids, graphs=graphs)

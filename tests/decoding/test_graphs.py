@@ -17,7 +17,6 @@ from specdec_lab.decoding.graphs import StepGraphs, capture
 from specdec_lab.decoding.randomness import CounterRandomness
 from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling
-from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.ngram import NGram
 from toys import random_target
 
@@ -77,12 +76,6 @@ def captures(monkeypatch):
 
     monkeypatch.setattr(graphs, "capture", always)
     return shapes
-
-
-def with_graphs(target: Target) -> Target:
-    """The same weights, its steps captured."""
-    same = {"max_context": target.max_context, "eos_ids": target.eos_ids}
-    return Target(target.model, **same, graphs=True)
 
 
 def prefilled(maker, target, key_block=None):
@@ -162,7 +155,7 @@ def test_text_from_replayed_steps_is_the_text(captures, sampling):
     target = random_target()
     how = {"k": 3, "sampling": sampling, "seed": 1, "max_new_tokens": 25}
     expected = generate(target, PROMPTS, NGram(), **how).tokens
-    graphed = with_graphs(target)
+    graphed = random_target(graphs=True)
     assert generate(graphed, PROMPTS, NGram(), **how).tokens == expected
     count = len(captures)
     assert 1 <= count <= 4  # a draft of up to three tokens, trimmed on the CPU
@@ -172,7 +165,7 @@ def test_text_from_replayed_steps_is_the_text(captures, sampling):
 
 def test_streams_that_interleave_have_graphs_and_storage_of_their_own(captures):
     target = random_target()
-    graphed = with_graphs(target)
+    graphed = random_target(graphs=True)
     texts = [[], []]
     both = [stream(graphed, [prompt], max_new_tokens=8) for prompt in PROMPTS[:2]]
     for steps in zip(*both, strict=True):
@@ -198,7 +191,7 @@ def test_storage_of_another_size_is_let_go():
 
 
 def test_storage_may_be_written_to_in_either_mode(captures):
-    graphed = with_graphs(random_target())
+    graphed = random_target(graphs=True)
     with torch.inference_mode():
         generate(graphed, PROMPTS, max_new_tokens=3)
     cache = graphed.start(len(PROMPTS), 10)
@@ -206,7 +199,7 @@ def test_storage_may_be_written_to_in_either_mode(captures):
 
 
 def test_a_whole_step_reads_nothing_on_the_host():
-    target = with_graphs(random_target(dtype=torch.float32, device="meta"))
+    target = random_target(dtype=torch.float32, device="meta", graphs=True)
     asked = Request.checked(target, PROMPTS, NGram(), 3, WARM, "auto", 9, None)
     loop = Loop(target, asked, CounterRandomness([1, 2, 3], "meta"))
     for _ in range(2):
