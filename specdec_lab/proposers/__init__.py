@@ -20,6 +20,7 @@ METHODS = {  # method -> module : class
     "ngram": "specdec_lab.proposers.ngram:NGram",
     "suffix": "specdec_lab.proposers.suffix:Suffix",
     "draft_model": "specdec_lab.proposers.draft_model:DraftModel",
+    "draft_tree": "specdec_lab.proposers.draft_tree:DraftTree",
     "mlp_speculator": "specdec_lab.proposers.mlp_speculator:MLPSpeculator",
 }
 ELSEWHERE = ("pard", "mtp", "eagle")  # not built yet

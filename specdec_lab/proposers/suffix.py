@@ -19,7 +19,7 @@ from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.proposers.base import Proposer
 from specdec_lab.proposers.suffix_automaton import Row
-from specdec_lab.proposers.suffix_counts import best_path
+from specdec_lab.proposers.suffix_counts import best_path, blended_tree
 from specdec_lab.proposers.suffix_history import (
     MAX_REQUESTS,
     MAX_TOKENS,
@@ -29,6 +29,7 @@ from specdec_lab.proposers.suffix_history import (
     match_length,
 )
 
+TREE_DEPTH = 12  # levels of a drafted tree; the work grows with them
 MAX_DEPTH_LIMIT = 64  # Arctic's default; longer matches are as good as sure
 
 
@@ -51,6 +52,10 @@ class Suffix(Proposer):
     without a word to the host; there, of more than ``max_places`` places those with the longest
     match are counted, the latest of them. ``vectorised`` chooses one of the two everywhere.
 
+    With ``tree`` the k likeliest nodes of the tree of continuations are drafted instead, down to
+    ``min_token_prob``: places of all match lengths and both sources count together, a longer match
+    for more (`blended_tree`), and ``factor`` and ``offset`` do not matter.
+
     `start` adds what the last run wrote to the history (all but a row's very last token, which no
     proposer is told), unless ``remember_outputs`` is off; `remember` adds any text. The history
     is fixed during a run. ``history`` is one to go on with, or
@@ -72,6 +77,7 @@ class Suffix(Proposer):
         max_requests: int = MAX_REQUESTS,
         remember_outputs: bool = True,
         vectorised: bool | None = None,
+        tree: bool = False,
         num_speculative_tokens: int = 8,
     ) -> None:
         self.max_depth = whole_number("max_depth", max_depth, least=2, most=MAX_DEPTH_LIMIT)
@@ -85,6 +91,7 @@ class Suffix(Proposer):
             history = History.load(history, *budgets)
         self.history = History(*budgets) if history is None else history
         self.remember_outputs, self.vectorised = remember_outputs, vectorised
+        self.tree = tree
         self._heard: list[tuple[Tensor, Tensor]] = []
         self._copied: dict[tuple[torch.device, int], Tensor] = {}
         self._forget()
@@ -110,9 +117,11 @@ class Suffix(Proposer):
     def propose(
         self, context: Context, k: int, sampling: Sampling, randomness: Randomness
     ) -> Draft:
-        """The best continuation as a chain, tokens (B, k), one-hot (no probs)."""
+        """The best continuation as a chain, tokens (B, k), or as a tree; one-hot (no probs)."""
         if k == 0:
             return Draft.empty(len(context.lengths), context.lengths.device)
+        if self.tree:
+            return self._branch(context.tokens, context.lengths, k)
         on_host = context.tokens.device.type == "cpu"
         if on_host if self.vectorised is None else not self.vectorised:
             return self._walk(context, k)
@@ -136,6 +145,15 @@ class Suffix(Proposer):
     def _follows(self, tokens: Tensor) -> bool:
         """Whether these are the rows of the last call, and `observe` told of new tokens."""
         return self._shape == tokens.shape and self._unseen > 0
+
+    def _branch(self, tokens: Tensor, lengths: Tensor, k: int) -> Draft:
+        """The likeliest nodes of the tree of continuations."""
+        depth = min(k, TREE_DEPTH)
+        sources = [self._local(tokens, lengths, depth), *self._global(tokens, lengths, depth)]
+        matched, following = (torch.cat(parts, 1) for parts in zip(*sources, strict=True))
+        matched = matched * (matched >= self.min_match)
+        found = blended_tree(matched, following, k, self.min_token_prob)
+        return Draft(found.tokens, found.count, parents=found.parents)
 
     def _search(self, tokens: Tensor, lengths: Tensor, k: int) -> Draft:
         """All rows, places and match lengths at once."""

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+GROWTH, ESCAPE = 4.0, 8.0  # found on the dev prompts
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
@@ -84,22 +86,57 @@ def count_tree(
     matched: Tensor, following: Tensor, length: int, size: int, min_token_prob: float
 ) -> Tree:
     """The ``size`` likeliest nodes of the tree of continuations of the places that match at least
-    ``length`` tokens.
+    ``length`` tokens: `weighted_tree` with one vote each.
+    """
+    return weighted_tree((matched >= length).double(), following, size, min_token_prob)
+
+
+def blended_tree(
+    matched: Tensor,
+    following: Tensor,
+    size: int,
+    min_token_prob: float,
+    growth: float = GROWTH,
+    escape: float = ESCAPE,
+) -> Tree:
+    """The ``size`` likeliest nodes over all match lengths at once.
+
+    A place counts ``growth`` times as much for every token that it matches, those on the way down
+    included; against all of them stands the weight ``escape`` of what no place has said (the idea
+    of prediction by partial matching, Cleary and Witten 1984). So long matches lead, short ones
+    add branches, and a lone short match is not believed.
+    """
+    weights = torch.where(matched > 0, growth ** matched.double(), 0)  # (B, R)
+    deeper = torch.arange(following.shape[2], device=following.device)
+    return weighted_tree(weights, following, size, min_token_prob, escape * growth**-deeper)
+
+
+def weighted_tree(
+    weights: Tensor,
+    following: Tensor,
+    size: int,
+    min_token_prob: float,
+    escape: Tensor | float = 0.0,
+) -> Tree:
+    """The ``size`` likeliest nodes of the tree of continuations, place r having ``weights[:, r]``
+    (B, R) votes and nobody at all ``escape`` votes, a number or one per depth (K,).
 
     A node is a beginning that continuations share; its chance is the product of vote shares along
     the way. A parent stands before its children; equal chances: the shallower node, then the one
     of the preferred place. Nodes below ``min_token_prob`` are left out.
     """
     rows, num_places, depth = following.shape
-    voting = (matched >= length)[:, None]  # (B, 1, R)
+    votes = weights[:, None, None]  # (B, 1, 1, R)
     exists = (following >= 0).transpose(1, 2).long().cumprod(1)  # (B, K, R)
     same = (following[:, :, None] == following[:, None]).permute(0, 3, 1, 2)  # (B, K, R, R)
-    shared = (same * exists[:, :, None]).cumprod(1) * voting[:, :, None]  # (B, K, R, R)
-    before = torch.cat([torch.ones_like(shared[:, :1]) * voting[:, :, None], shared[:, :-1]], 1)
-    voters = (before * exists[:, :, None]).sum(-1)  # (B, K, R), all that have a token there
-    chance = (shared.sum(-1).double() / voters.clamp(min=1)).cumprod(1)
+    shared = (same * exists[:, :, None]).cumprod(1) * votes  # (B, K, R, R)
+    before = torch.cat([torch.ones_like(shared[:, :1]) * votes, shared[:, :-1]], 1)
+    asked = (before * exists[:, :, None]).sum(-1)  # (B, K, R), all that have a token there
+    asked = asked + torch.as_tensor(escape, device=asked.device).expand(depth)[:, None]
+    chance = torch.where(asked > 0, shared.sum(-1) / asked, 0).cumprod(1)
     order = torch.arange(num_places, device=following.device)
     first = torch.where(shared > 0, order, num_places).amin(-1)  # (B, K, R), who speaks for all
+    voting = weights[:, None] > 0  # (B, 1, R)
     is_node = (first == order) & (exists > 0) & voting & (chance >= min_token_prob)
     ranked, chosen = (chance * is_node).reshape(rows, -1).sort(dim=1, descending=True, stable=True)
     size = min(size, depth * num_places)

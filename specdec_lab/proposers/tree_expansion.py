@@ -7,24 +7,102 @@ the last ``width`` are the ones of earlier calls.
 
 `expand_and_rerank` keeps the most probable nodes: a fixed function of the text, to be verified with
 ``match``. `sample_tree` draws the children of a node without replacement: to be verified with
-``reject``, which needs the laws that go with it.
+``reject``, which needs the laws that go with it. `draft_tree` does one or the other from logits,
+under the sampling of the request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.randomness import Lane, Randomness
-from specdec_lab.decoding.records import Draft
+from specdec_lab.decoding.records import Context, Draft
+from specdec_lab.decoding.sampling import History, Sampling, history_of
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.tree import ancestors, prune
 
+if TYPE_CHECKING:
+    from specdec_lab.proposers.draft_vocab import DraftVocab
+
 Extend = Callable[[Draft, int], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeShape:
+    """How far a drafter looks: ``width`` nodes on each of ``depth`` levels are asked for as many
+    children (`expand_and_rerank`), or a node of level ``i`` draws ``branching[i]`` of them
+    (`sample_tree`). How many nodes are drafted is the request's ``k``.
+    """
+
+    width: int = 4
+    depth: int = 4
+    branching: tuple[int, ...] = (3, 2, 1, 1)
+
+
+def draft_tree(
+    first: Tensor,
+    extend: Extend,
+    context: Context,
+    k: int,
+    sampling: Sampling,
+    randomness: Randomness,
+    shape: TreeShape,
+    *,
+    vocab_size: int,
+    vocab: DraftVocab | None = None,
+    greedy: bool = False,
+) -> Draft:
+    """At most ``k`` nodes: the most probable ones if ``greedy`` or if the request is, else drawn.
+
+    ``first`` (B, Vd) and what ``extend`` returns are logits, over ``vocab`` or else all
+    ``vocab_size`` ids of the target.
+    """
+    ids = None if vocab is None else vocab.draft_to_target
+    greedy = greedy or sampling.is_greedy
+    own = _graded(sampling) if greedy else sampling
+    own = own if vocab is None else vocab.sampling(own)
+
+    def law(logits: Tensor, fed: Draft) -> Tensor:
+        history = history_of(sampling, context, fed, vocab_size)
+        history = history if vocab is None else vocab.history(history)
+        return own.probs(logits, _newest(history, logits.shape[1]))
+
+    def laws_behind(fed: Draft, width: int) -> Tensor:
+        return law(extend(fed, width), fed)
+
+    root = law(first[:, None], Draft.empty(len(first), first.device)).squeeze(1)
+    if greedy:
+        how = {"size": k, "width": shape.width, "depth": min(shape.depth, k)}
+        return expand_and_rerank(root, laws_behind, **how, draft_to_target=ids)
+    how = {"branching": shape.branching[:k], "lengths": context.lengths, "randomness": randomness}
+    return _cut(sample_tree(root, laws_behind, **how, draft_to_target=ids), k)
+
+
+def _graded(sampling: Sampling) -> Sampling:
+    """The sampling by which nodes are compared: a greedy one would know but one child a node."""
+    return replace(sampling, temperature=1.0, top_k=None) if sampling.is_greedy else sampling
+
+
+def _newest(history: History | None, width: int) -> History | None:
+    """The counts in front of the children of the last ``width`` nodes, each (B, width, Vd)."""
+    return history and History(history.total[:, -width:], history.output[:, -width:])
+
+
+def _cut(draft: Draft, size: int) -> Draft:
+    """The first ``size`` nodes: a tree, as parents stand before their children."""
+    return replace(
+        draft,
+        tokens=draft.tokens[:, :size],
+        count=draft.count.clamp(max=size),
+        parents=draft.parents[:, :size],
+        probs=draft.probs[:, :size],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +111,7 @@ class _Candidates:
 
     tokens: Tensor
     parents: Tensor
-    scores: Tensor  # log of the product of draft probabilities along the path
+    scores: Tensor  # float64, the product of draft probabilities along the path
 
     def plus(self, tokens: Tensor, parents: Tensor, scores: Tensor) -> _Candidates:
         return _Candidates(
@@ -55,21 +133,21 @@ def expand_and_rerank(
     """The dynamic tree of EAGLE-2 (Li et al. 2024, arXiv 2406.16858, section 4): at most ``size``
     nodes.
 
-    ``first`` (B, Vd) and what ``extend`` returns are log-probabilities. *Expand*: on each of
-    ``depth`` levels the ``width`` nodes with the highest score are asked for their ``width`` most
-    probable children; a score sums the log-probabilities along the path. *Rerank*: of all nodes
+    ``first`` (B, Vd) and what ``extend`` returns are probabilities. *Expand*: on each of ``depth``
+    levels the ``width`` nodes with the highest score are asked for their ``width`` most probable
+    children; a score is the product of the probabilities along the path. *Rerank*: of all nodes
     scored, the best ``size`` are the draft, the likeliest first. As no child scores above its
     parent, they hang together. ``draft_to_target`` (Vd,) maps the columns to target ids.
     """
     width = min(width, first.shape[-1])
     scores, columns = first.topk(width, dim=-1)  # (B, K)
     tokens, root = _ids(columns, draft_to_target), torch.full_like(columns, -1)
-    found = _Candidates(tokens, root, scores.clamp(max=0))
+    found = _Candidates(tokens, root, scores.double())
     frontier = torch.arange(width, device=first.device).expand_as(columns)  # (B, K) candidates
     fed = Draft(tokens, torch.full_like(columns[:, 0], width), parents=root)
     for level in range(1, depth):
         more, columns = extend(fed, width).topk(width, dim=-1)  # (B, K, K)
-        scores = found.scores.gather(1, frontier)[..., None] + more.clamp(max=0)
+        scores = found.scores.gather(1, frontier)[..., None] * more.clamp(max=1)
         parents = frontier.repeat_interleave(width, dim=1)  # (B, K * K)
         tokens = _ids(columns, draft_to_target).flatten(1)
         best = scores.flatten(1).topk(width, dim=1).indices  # (B, K)
@@ -151,7 +229,7 @@ def _best(found: _Candidates, size: int) -> Draft:
     chosen = order[:, :size]
     return Draft(
         tokens=found.tokens.gather(1, chosen),
-        count=(ranked[:, :size] > -torch.inf).sum(1),
+        count=(ranked[:, :size] > 0).sum(1),
         parents=number.gather(1, found.parents.gather(1, chosen) + 1),
     )
 

@@ -77,7 +77,7 @@ def tree_step_law(
             draft = sample_tree(first, extend, branching=branching, **how)
         else:
             how = {"size": size, "width": branching[0], "depth": len(branching)}
-            draft = expand_and_rerank(first.log(), lambda *fed: extend(*fed).log(), **how)
+            draft = expand_and_rerank(first, extend, **how)
         texts = [[(), *texts] for texts in _texts(draft)]
         scores = Scores(torch.stack([_rows(map(target_law, row))[0].log() for row in texts]))
         judge = choose_rule(rule, draft)

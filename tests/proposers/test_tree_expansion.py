@@ -51,9 +51,6 @@ class Drafter:
             rows.append([law(text) for text in texts[-width:]])
         return torch.tensor(rows, dtype=torch.float64)
 
-    def extend_logs(self, fed, width):
-        return self.extend(fed, width).log()
-
 
 def brute_force(law, size, width, depth) -> list[tuple[int, ...]]:
     """EAGLE-2 in words: the best nodes of a level are expanded, the best of all that were seen
@@ -80,7 +77,7 @@ def test_expand_and_rerank_is_eagle_2(seed, size, width, depth):
     laws = [random_law(seed + b, VOCAB) for b in range(2)]
     drafter = Drafter(laws)
     how = {"size": size, "width": width, "depth": depth}
-    draft = expand_and_rerank(drafter.first.log(), drafter.extend_logs, **how)
+    draft = expand_and_rerank(drafter.first, drafter.extend, **how)
     assert draft.probs is None
     assert drafter.asked == [width] * (depth - 1)
     assert not misplaced(draft.parents).any()
@@ -90,14 +87,14 @@ def test_expand_and_rerank_is_eagle_2(seed, size, width, depth):
 
 def test_nodes_without_a_chance_do_not_count():
     drafter = Drafter([random_law(3, VOCAB, zeros=4), random_law(4, VOCAB)])
-    draft = expand_and_rerank(drafter.first.log(), drafter.extend_logs, size=9, width=3, depth=2)
+    draft = expand_and_rerank(drafter.first, drafter.extend, size=9, width=3, depth=2)
     assert draft.count.tolist() == [2, 9]
     assert [len(text) for text in texts_of(draft)[0]] == [1, 2]
 
 
 def test_equal_scores_leave_parents_in_front():
     certain = Drafter([lambda text: [1.0, 0, 0, 0, 0]])
-    draft = expand_and_rerank(certain.first.log(), certain.extend_logs, size=4, width=2, depth=4)
+    draft = expand_and_rerank(certain.first, certain.extend, size=4, width=2, depth=4)
     assert texts_of(draft) == [[(0,), (0, 0), (0, 0, 0), (0, 0, 0, 0)]]
 
 
@@ -105,8 +102,8 @@ def test_a_draft_vocabulary_is_mapped_to_target_ids():
     ids = torch.tensor([3, 10, 11, 20, 21])
     plain, mapped = Drafter([random_law(5, VOCAB)]), Drafter([random_law(5, VOCAB)], ids.tolist())
     how = {"size": 7, "width": 3, "depth": 3}
-    want = expand_and_rerank(plain.first.log(), plain.extend_logs, **how)
-    got = expand_and_rerank(mapped.first.log(), mapped.extend_logs, **how, draft_to_target=ids)
+    want = expand_and_rerank(plain.first, plain.extend, **how)
+    got = expand_and_rerank(mapped.first, mapped.extend, **how, draft_to_target=ids)
     assert torch.equal(got.tokens, ids[want.tokens])
     assert torch.equal(got.parents, want.parents)
     sampled = sample_tree(
