@@ -53,7 +53,7 @@ PAIRS = {
 
 def settings(quick: bool) -> dict[str, object]:
     """How much is measured, in full or for a rough answer."""
-    much = {"prompts": 3, "max_new_tokens": 48, "rounds": 5}
+    much = {"prompts": 3, "max_new_tokens": 32, "rounds": 5}
     little = {"prompts": 1, "max_new_tokens": 16, "rounds": 2}
     how = little if quick else much
     return {"domains": list(DOMAINS), "k": 4, "draft": draft_folder().name, **how}
@@ -130,7 +130,7 @@ def transformers_arms(peer: PreTrainedModel, draft: PreTrainedModel, k: int) -> 
         return arm
 
     def plain(prompts: list[list[int]], budget: int, **options: object) -> Heat:
-        with _counted(peer) as forwards:
+        with counted(peer) as forwards:
             return timed(
                 lambda: ([_generate(peer, p, budget, options) for p in prompts], len(forwards))
             )
@@ -144,7 +144,7 @@ def transformers_arms(peer: PreTrainedModel, draft: PreTrainedModel, k: int) -> 
 
 
 @contextmanager
-def _counted(model: torch.nn.Module) -> Iterator[list[None]]:
+def counted(model: torch.nn.Module) -> Iterator[list[None]]:
     """A list that grows by one with every forward pass of the model."""
     passes: list[None] = []
     hook = model.register_forward_hook(lambda *_: passes.append(None))
