@@ -121,7 +121,8 @@ class TargetStates:
 class Texts:
     """Texts with their states: batches of about ``positions`` tokens, whole texts each.
 
-    ``learn_prompts`` has the laws inside prompts count too. Raises ValueError without any text.
+    ``learn_prompts`` has the laws inside prompts count too. Texts of fewer than two tokens say
+    nothing and are left out. Raises ValueError without any other.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Texts:
         positions: int = 300,
         learn_prompts: bool = False,
     ) -> None:
+        texts = [text for text in texts if len(text.prompt) + len(text.answer) > 1]
         if not texts:
             raise ValueError("There is no text to learn from: run 'train corpus' first.")
         self.texts, self.states, self.vocab = texts, states, vocab
