@@ -30,7 +30,7 @@ PLAIN = "plain, k = 0"
 
 def settings(quick: bool) -> dict[str, object]:
     """How much is measured, in full or for a rough answer."""
-    much = {"prompts": 4, "max_new_tokens": 40, "rounds": 2}
+    much = {"prompts": 4, "max_new_tokens": 32, "rounds": 2}
     little = {"prompts": 1, "max_new_tokens": 12, "rounds": 1}
     return {
         "domains": list(DOMAINS),
