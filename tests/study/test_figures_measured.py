@@ -17,7 +17,7 @@ from specdec_lab.study.figures.measured import MEASURED, show_measured
 from specdec_lab.study.figures.measured.looks import look
 from specdec_lab.study.figures.measured.methods import best_cells
 from specdec_lab.study.figures.style import METHODS, render
-from specdec_lab.study.measure import batch, cost, decode, peers, proposers
+from specdec_lab.study.measure import batch, cost, decode, outside, peers, proposers
 from specdec_lab.study.measure.sweep import packed
 from specdec_lab.study.measurements import FOLDER, reference_machine
 
@@ -78,19 +78,35 @@ def profiled(speed):
     return cost.summary({}, {"rows": {}, "overhead": {}, "profile": found})
 
 
+RACE = {"domains": ["chat", "code"], "rounds": 2, "k": 4, "draft": "d", "max_new_tokens": 30}
+
+
 def raced(speed):
     """What `measure peers` records: ours is ``speed`` times as fast, and a program is new."""
-    settings = {"domains": ["chat", "code"], "rounds": 2, "k": 4, "draft": "d"}
     seconds = {"transformers": 3.0, "ours": 3.0 / speed, "ours_ngram": 1.0, "new_program": 2.0}
+    return peers.summary(RACE, heats(seconds))
+
+
+def raced_outside(speed):
+    """What `measure outside` records: proposals of ours and of somebody unknown."""
+    spread = {"median": 900.0 / speed, "low": 800.0, "high": 1000.0, "first": 1.0}
+    entry = {"proposals": {"ours": spread, "new": spread}, "versions": {}, "missing": {}}
+    sizes = {f"history {size}": entry for size in (1000, 10_000)}
+    settings = RACE | {"history": [1000, 10_000]}
+    return outside.summary(settings, heats({"ours": 1.0, "ours_suffix": 1.0 / speed}) | sizes)
+
+
+def heats(seconds):
+    """The cells of a race in which every program writes 30 tokens; the second round is slower."""
     results = {}
-    for domain in settings["domains"]:
+    for domain in RACE["domains"]:
         for number, load in ((1, 1.0), (2, 2.0)):
             results[f"{domain} {number}"] = {
                 "seconds": {arm: load * value for arm, value in seconds.items()},
                 "tokens": {arm: [[1] * 30] for arm in seconds},
                 "forwards": dict.fromkeys(seconds, 30),
             }
-    return peers.summary(settings | {"max_new_tokens": 30}, results)
+    return results
 
 
 def proposed(speed):
@@ -108,6 +124,7 @@ MAKE = {
     "batch": batched,
     "cost": profiled,
     "peers": raced,
+    "outside": raced_outside,
     "proposers": proposed,
 }
 
@@ -184,6 +201,14 @@ def test_programs_stand_with_the_spread_of_their_rounds():
     assert spans[0] == pytest.approx((5, 10))
     assert [bar.get_width() for bar in chat.patches] == pytest.approx([7.5, 11.25, 22.5, 11.25])
     assert [bool(bar.get_hatch()) for bar in chat.patches] == [True, False, False, True]
+
+
+def test_implementations_stand_with_their_spread():
+    (axes,) = MEASURED["06_implementations"].draw({"here": recording("outside", 1.0)}).axes
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[900, 900], [900, 900]]
+    assert axes.collections[0].get_segments()[0][:, 1].tolist() == [800, 1000]
+    words = texts(MEASURED["06_implementations"].draw({"here": recording("outside")}))
+    assert {"ours", "new", "1,000", "10,000"} <= set(words)
 
 
 def test_proposals_stand_over_the_size_of_the_memory():

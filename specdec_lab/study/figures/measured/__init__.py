@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdec_lab.study.figures.measured.batches import batches, describe_batches
+from specdec_lab.study.figures.measured.implementations import (
+    describe_implementations,
+    implementations,
+)
 from specdec_lab.study.figures.measured.methods import describe_methods, methods
 from specdec_lab.study.figures.measured.peers import describe_peers, peers
 from specdec_lab.study.figures.measured.profile import describe_profile, profile
@@ -44,7 +48,11 @@ MEASURED = {
     "01_profile": Measured("cost", "profile", profile, describe_profile),
     "04_batches": Measured("batch", "batches", batches, describe_batches),
     "06_proposals": Measured("proposers", "histories", proposals, describe_proposals),
+    "06_implementations": Measured(
+        "outside", "proposals", implementations, describe_implementations
+    ),
     "08_methods": Measured("decode", "cells", methods, describe_methods),
+    "08_outside": Measured("outside", "domains", peers, describe_peers),
     "08_peers": Measured("peers", "domains", peers, describe_peers),
 }
 

@@ -1,4 +1,4 @@
-"""Ours beside what people would use instead, from `measure peers`."""
+"""Ours beside what people would use instead, from `measure peers` and the like."""
 
 from __future__ import annotations
 
@@ -31,9 +31,14 @@ class Arm:
 
 ARMS = {
     "transformers": Arm("transformers, plain", "none"),
+    "llama_cpp": Arm("llama.cpp, 4-bit weights", "none"),
     "ours": Arm("ours, plain", "none", True),
     "transformers_lookup": Arm("transformers, prompt lookup", "ngram"),
+    "flashspec_ngram": Arm("flashspec, n-gram", "ngram"),
     "ours_ngram": Arm("ours, n-gram", "ngram", True),
+    "arctic_suffix": Arm("arctic's suffix, our loop", "suffix"),
+    "suffix_gpu": Arm("suffix-gpu, our loop", "suffix"),
+    "ours_suffix": Arm("ours, suffix", "suffix", True),
     "transformers_assisted": Arm("transformers, assisted", "draft_model"),
     "transformers_assisted_k": Arm("transformers, assisted, fixed k", "draft_model"),
     "ours_draft": Arm("ours, the same draft model", "draft_model", True),
@@ -44,7 +49,7 @@ def peers(data: Mapping[str, dict]) -> Figure:
     """Tokens per second by domain and program, median of the rounds and their spread; a row of
     charts a machine.
 
-    ``data``: machine -> what `measure peers` records.
+    ``data``: machine -> what `measure peers` records, or another race of programs.
     """
     first = next(iter(data.values()))
     num_arms = len(_arms(first))
@@ -66,7 +71,7 @@ def peers(data: Mapping[str, dict]) -> Figure:
     return figure
 
 
-TITLE = "The same texts by other programs: bars are medians, lines the lowest and highest round"
+TITLE = "Ours and other programs: bars are medians, lines the lowest and highest round"
 WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 BOLD = {"weight": "bold", "fontsize": 12}
 NAME = {"xycoords": "axes fraction", "textcoords": "offset points", "color": PALE, "fontsize": 9.5}
