@@ -192,6 +192,7 @@ def test_the_interval_of_a_known_case():
 
 
 def test_the_part_decodes_every_prompt_in_every_round(target, plan, monkeypatch):
+    monkeypatch.setattr(NGram, "card", {"parameters": 1234}, raising=False)
     settings = decode.settings(False, plan(rounds=2))
     monkeypatch.setattr("specdec_lab.prompts.Prompt.ids", lambda prompt, target: LOOPS[0])
     works = decode.cells(target, settings)
@@ -204,6 +205,7 @@ def test_the_part_decodes_every_prompt_in_every_round(target, plan, monkeypatch)
     assert set(cell["card"]) == {"parameters", "megabytes", "training_tokens", "training_minutes"}
     lines = decode.table(data).splitlines()
     assert lines[0].split()[:3] == ["method", "k", "T"]
+    assert "1234" in decode.table(data)
     assert "4-grams" in lines[-1]
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from specdec_lab.prompts import Prompt, load_prompts
 from specdec_lab.study.measure.cells import FILE, Cell, read_plan
+from specdec_lab.study.measure.progress import table as as_table
 from specdec_lab.study.measure.summary import LOOP, Run, overview, summarise
-from specdec_lab.study.measure.sweep import Sweep
+from specdec_lab.study.measure.sweep import CARD, Sweep
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -62,8 +63,15 @@ def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]
 
 
 def table(data: Mapping) -> str:
-    """One line a cell, and which texts go round in circles."""
-    return "\n\n".join([overview(data["cells"]), _loops(data)])
+    """One line a cell, what trained methods took, and which texts go round in circles."""
+    return "\n\n".join([overview(data["cells"]), *_trained(data), _loops(data)])
+
+
+def _trained(data: Mapping) -> list[str]:
+    """A table of the methods whose proposers have a card, if there are any."""
+    cards = {cell["label"]: cell["card"] for cell in data["cells"].values()}
+    rows = [[label, *card.values()] for label, card in cards.items() if any(card.values())]
+    return [as_table(("method", *CARD), rows)] if rows else []
 
 
 def _loops(data: Mapping) -> str:

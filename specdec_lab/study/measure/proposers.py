@@ -79,9 +79,10 @@ def _milliseconds_of_products(proposer: Proposer, calls: int) -> float | None:
     draft model.
     """
     model = getattr(getattr(proposer, "model", None), "model", None)
-    if not isinstance(model, nn.Module):
+    layers = product_layers(model) if isinstance(model, nn.Module) else []
+    if not layers:
         return None
-    products = back_to_back(product_layers(model), 1)
+    products = back_to_back(layers, 1)
     products()  # warm up
     return 1000 * median(seconds_of(products) for _ in range(calls))
 
