@@ -23,13 +23,16 @@ def held_out(method: Method, batches: Iterable[Batch], depth: int | None = None)
     ``alpha``: the share of drafted argmax tokens that are the target's argmax, where all drafted
     before them are the text; on greedy text this is the acceptance of greedy decoding. ``overlap``:
     the mean of sum min(p, q) at temperature 1 and at every judged place. ``tau``: 1 plus the sum of
-    the products of alpha. ``judged``: places by depth that alpha is the mean of.
+    the products of alpha. ``judged``: places by depth that alpha is the mean of. ``cap``: the most
+    that the draft vocabulary lets alpha and overlap be at depth 0 (`DraftVocab.coverage`).
     """
     depth = depth or method.depth
     counts = torch.zeros(4, depth, dtype=torch.float64)  # reached, accepted, judged, overlap
+    cap = torch.zeros(2, dtype=torch.float64)
     method.module.eval()
     for batch in batches:
         counts += _counts(method, batch, depth)
+        cap += _cap(batch)
     method.module.train()
     reached, accepted, judged, both = counts.tolist()
     alpha = [a / max(r, 1) for a, r in zip(accepted, reached, strict=True)]
@@ -39,6 +42,7 @@ def held_out(method: Method, batches: Iterable[Batch], depth: int | None = None)
         "overlap": [o / max(j, 1) for o, j in zip(both, judged, strict=True)],
         "tau": 1 + float(survival.sum()),
         "judged": [int(r) for r in reached],
+        "cap": [float(number) / max(judged[0], 1) for number in cap],
     }
 
 
@@ -57,3 +61,11 @@ def _counts(method: Method, batch: Batch, depth: int) -> torch.Tensor:
         )
         on_text = reached & (method.vocab.to_target(best) == batch.token_at(d + 1))
     return counts
+
+
+def _cap(batch: Batch) -> torch.Tensor:
+    """(2,): places whose most probable token can be drafted, and the mass that can, added up."""
+    law, judged = batch.judged_at(0)
+    law = law[judged]
+    mass = law.covered.sum(-1) / law.probs.sum(-1)  # of the tokens listed
+    return torch.stack([(law.ids[:, 0] >= 0).sum().double(), mass.sum().double()]).cpu()

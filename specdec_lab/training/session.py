@@ -28,6 +28,8 @@ from specdec_lab.training.methods import METHODS
 from specdec_lab.training.states import TargetStates, Text, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 
+COUNTED_TOKENS = 400_000  # of English, Turkish and code, beside what the target wrote
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -40,7 +42,6 @@ class Plan:
     method: str
     settings: Settings
     options: dict[str, object] = field(default_factory=dict)
-    vocab_size: int = DEFAULT_SIZE
     learn_prompts: bool = False
     seconds: float = math.inf
     folder: Path = weights.FOLDER
@@ -51,9 +52,11 @@ def run(args: argparse.Namespace) -> Path | None:
     """What the command line asks for, on the corpus; returns as `train`."""
     target = load_target(dtype=torch.float32, device=args.device)
     folder = args.corpus or FOLDER
-    texts = [*load_corpus("train", target, folder)]
+    texts = load_corpus("train", target, folder)
+    counted = [*texts, *load_labelled(COUNTED_TOKENS, "train", target)]
     texts += load_labelled(args.labelled, "train", target) if args.labelled else []
-    return train(target, texts, load_corpus("heldout", target, folder), plan_of(args))
+    vocab = draft_vocab(target, counted, args.vocab_size)
+    return train(target, texts, load_corpus("heldout", target, folder), vocab, plan_of(args))
 
 
 def plan_of(args: argparse.Namespace) -> Plan:
@@ -69,7 +72,6 @@ def plan_of(args: argparse.Namespace) -> Plan:
         args.action,
         settings,
         {"loss": args.loss, **args.options},
-        vocab_size=args.vocab_size,
         learn_prompts=args.learn_prompts,
         seconds=math.inf if args.minutes is None else 60 * args.minutes,
         folder=args.folder or weights.FOLDER,
@@ -80,17 +82,18 @@ def train(
     target: Target,
     texts: Sequence[Text],
     unseen: Sequence[Text],
+    vocab: DraftVocab,
     plan: Plan,
     report: Report = to_stderr,
 ) -> Path | None:
-    """Train on ``texts``, watch ``unseen``, and write the weights; returns their path, or None when
-    the time was up before the last step (the same call goes on).
+    """Train on ``texts`` to draft tokens of ``vocab``, watch ``unseen``, and write the weights;
+    returns their path, or None when the time was up before the last step (the same call goes on).
 
     Raises ValueError for an unknown method, for no texts, and for a checkpoint of another run.
     """
     if plan.method not in METHODS:
         raise ValueError(f"there is no recipe for {plan.method!r}; use {', '.join(METHODS)}")
-    trainer = _trainer(target, texts, unseen, plan)
+    trainer = _trainer(target, texts, unseen, vocab, plan)
     if trainer.step:
         report(f"Going on at step {trainer.step} from {trainer.path}.")
     trainer.run(report, plan.seconds)
@@ -100,9 +103,14 @@ def train(
     return save(trainer, plan)
 
 
-def _trainer(target: Target, texts: Sequence[Text], unseen: Sequence[Text], plan: Plan) -> Trainer:
+def _trainer(
+    target: Target,
+    texts: Sequence[Text],
+    unseen: Sequence[Text],
+    vocab: DraftVocab,
+    plan: Plan,
+) -> Trainer:
     kind = METHODS[plan.method]
-    vocab = draft_vocab(target, texts, plan.vocab_size)
     states = TargetStates(target, kind.hidden_layers(target))
     learned = Texts(texts, states, vocab, learn_prompts=plan.learn_prompts)
     method = kind(target, learned, seed=plan.settings.seed, **plan.options)
@@ -111,7 +119,7 @@ def _trainer(target: Target, texts: Sequence[Text], unseen: Sequence[Text], plan
 
 
 def draft_vocab(target: Target, texts: Sequence[Text], size: int = DEFAULT_SIZE) -> DraftVocab:
-    """The ``size`` tokens that the target writes most often, every domain counting the same, and
+    """The ``size`` tokens that come most often in ``texts``, every domain counting the same, and
     those that are always kept.
     """
     by_domain: dict[str, list[Sequence[int]]] = {}

@@ -12,6 +12,7 @@ import torch
 from specdec_lab.__main__ import TRAINED, main
 from specdec_lab.decoding.decode import generate
 from specdec_lab.proposers import load_proposer
+from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.short_model import load_short_model
 from specdec_lab.proposers.weights import read_weights
 from specdec_lab.training import session
@@ -22,6 +23,8 @@ from toys import random_target
 from training_texts import Written
 
 OPTIONS = {"mlp_speculator": {"num_stages": 2, "width": 16}, "draft_model": {"num_layers": 1}}
+
+VOCAB = DraftVocab(range(32), 32)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ def quiet(line: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_weights_curve_and_provenance_are_written(target, texts, plan_for, method):
-    path = train(target, texts[2:], texts[:2], plan_for(method), quiet)
+    path = train(target, texts[2:], texts[:2], VOCAB, plan_for(method), quiet)
     assert path.name == f"{method}.safetensors"
     tensors, about = read_weights(path)
     assert tensors["draft_to_target"].tolist() == list(range(32))
@@ -63,7 +66,7 @@ def test_weights_curve_and_provenance_are_written(target, texts, plan_for, metho
 def test_the_weights_are_found_by_the_methods_name(target, texts, plan_for, monkeypatch):
     plan = plan_for("mlp_speculator")
     monkeypatch.setattr("specdec_lab.proposers.weights.FOLDER", plan.folder)
-    train(target, texts[2:], texts[:2], plan, quiet)
+    train(target, texts[2:], texts[:2], VOCAB, plan, quiet)
     drafter = load_proposer("mlp_speculator", target)
     got = generate(target, [[3, 4], [9]], drafter, max_new_tokens=12)
     assert got.tokens == generate(target, [[3, 4], [9]], max_new_tokens=12).tokens
@@ -71,7 +74,9 @@ def test_the_weights_are_found_by_the_methods_name(target, texts, plan_for, monk
 
 def test_a_short_model_starts_as_the_first_layers_of_the_target(target, texts, plan_for):
     plan = plan_for("draft_model")
-    path = train(target, texts[2:], texts[:2], replace(plan, settings=Settings(steps=0)), quiet)
+    path = train(
+        target, texts[2:], texts[:2], VOCAB, replace(plan, settings=Settings(steps=0)), quiet
+    )
     short = load_short_model(target, path)
     ids = torch.tensor([[3, 1, 4]])
     _, hidden = target.model(ids, None, (1,))
@@ -83,10 +88,12 @@ def test_a_short_model_starts_as_the_first_layers_of_the_target(target, texts, p
 
 def test_a_run_that_is_out_of_time_writes_no_weights_and_goes_on(target, texts, plan_for):
     plan, said = plan_for("mlp_speculator"), []
-    assert train(target, texts[2:], texts[:2], replace(plan, seconds=-1), said.append) is None
+    assert (
+        train(target, texts[2:], texts[:2], VOCAB, replace(plan, seconds=-1), said.append) is None
+    )
     assert "run the same command to go on" in said[-1]
     assert not plan.folder.exists()
-    assert train(target, texts[2:], texts[:2], plan, quiet).is_file()
+    assert train(target, texts[2:], texts[:2], VOCAB, plan, quiet).is_file()
 
 
 def test_the_draft_vocabulary_weighs_domains_alike(target):
@@ -97,7 +104,7 @@ def test_the_draft_vocabulary_weighs_domains_alike(target):
 def test_an_unknown_method_is_refused(target, texts, plan_for):
     plan = replace(plan_for("draft_model"), method="medusa")
     with pytest.raises(ValueError, match="use mlp_speculator, draft_model"):
-        train(target, texts, texts, plan, quiet)
+        train(target, texts, texts, VOCAB, plan, quiet)
 
 
 def test_the_command_line_says_what_is_trained(target, texts, tmp_path, monkeypatch):
@@ -108,11 +115,11 @@ def test_the_command_line_says_what_is_trained(target, texts, tmp_path, monkeypa
         return texts[:2] if split == "heldout" else texts[2:]
 
     def load_labelled(num_tokens, split, target):
-        seen["labelled"] = (num_tokens, split)
+        seen.setdefault("labelled", []).append((num_tokens, split))
         return texts[:1]
 
-    def keep(target, learned, unseen, plan):
-        seen.update(learned=learned, unseen=unseen, plan=plan)
+    def keep(target, learned, unseen, vocab, plan):
+        seen.update(learned=learned, unseen=unseen, vocab=vocab, plan=plan)
 
     monkeypatch.setattr(session, "load_target", lambda **how: seen.update(how) or target)
     monkeypatch.setattr(session, "load_corpus", load_corpus)
@@ -125,10 +132,10 @@ def test_the_command_line_says_what_is_trained(target, texts, tmp_path, monkeypa
     plan = seen.pop("plan")
     assert plan.settings == Settings(steps=7, learning_rate=2e-3, evaluate_every=4, seed=3)
     assert plan.options == {"loss": "acceptance", "num_stages": 2}
-    assert (plan.vocab_size, plan.seconds, plan.folder) == (16, 120, tmp_path)
+    assert (len(seen["vocab"]), plan.seconds, plan.folder) == (16, 120, tmp_path)
     assert plan.learn_prompts
     assert seen["train"] == seen["heldout"] == tmp_path / "shards"
-    assert seen["labelled"] == (500, "train")
+    assert seen["labelled"] == [(session.COUNTED_TOKENS, "train"), (500, "train")]
     assert (seen["dtype"], seen["device"]) == (torch.float32, "cpu")
     assert (seen["learned"], seen["unseen"]) == ([*texts[2:], texts[0]], texts[:2])
 

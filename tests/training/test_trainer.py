@@ -167,8 +167,8 @@ class Oracle(Method):
         """Nearly one-hot at the right token, or at the one after it."""
         for d in range(depth):
             law, _ = batch.judged_at(d)
-            best = (law.ids[:, 0] + (d == self.fails_at)) % 32
-            yield 30.0 * torch.nn.functional.one_hot(best, 32).float()
+            best = (law.ids[:, 0] + (d == self.fails_at)) % len(self.vocab)  # for -1, a wrong one
+            yield 30.0 * torch.nn.functional.one_hot(best, len(self.vocab)).float()
 
 
 @pytest.mark.parametrize(("fails_at", "alpha", "tau"), [(9, [1, 1, 1], 4), (1, [1, 0, 0], 2)])
@@ -178,6 +178,18 @@ def test_held_out_acceptance_of_drafts_that_are_known(target, texts, fails_at, a
     assert found["tau"] == pytest.approx(tau)
     anchors = sum(len(text.answer) for text in texts.texts)
     assert found["judged"][0] in range(anchors, anchors + len(texts.texts) + 1)
+
+
+def test_the_cap_is_what_the_draft_vocabulary_covers(target, written, tmp_path):
+    texts = texts_of(target, written, tmp_path, kept=range(0, 32, 2))
+    batch = texts.batch([0, 1])
+    found = held_out(Oracle(target, texts, 9), [batch])
+    law, judged = batch.judged_at(0)
+    even = (law.ids[judged] >= 0).double()
+    assert found["cap"][0] == pytest.approx(float(even[:, 0].mean()))
+    shares = (law.probs[judged] * even).sum(-1) / law.probs[judged].sum(-1)
+    assert found["cap"][1] == pytest.approx(float(shares.mean()))
+    assert found["alpha"][0] == pytest.approx(found["cap"][0])  # nothing better can be drafted
 
 
 def test_held_out_acceptance_is_what_decoding_accepts(target, written, texts):
