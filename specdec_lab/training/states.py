@@ -145,8 +145,9 @@ class Texts:
         return sum(len(text.answer) for text in self.texts)
 
     def hash(self) -> str:
-        """A fingerprint of the texts and of how they are read."""
+        """A fingerprint of the texts, of how they are read and of what can be drafted."""
         digest = hashlib.sha256(json.dumps([self.positions, self.learn_prompts]).encode())
+        digest.update(self.vocab.draft_to_target.cpu().numpy().tobytes())
         for text in self.texts:
             for part in (text.prompt, text.answer):
                 digest.update(np.asarray(part, dtype=np.int64).tobytes() + b"|")

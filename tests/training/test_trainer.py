@@ -272,6 +272,9 @@ def test_a_checkpoint_of_another_run_is_refused(target, written, texts, tmp_path
     fewer = texts_of(target, written[:5], tmp_path)
     with pytest.raises(ValueError, match="other settings or texts"):
         new_trainer(target, fewer, tmp_path)
+    others = texts_of(target, written, tmp_path, kept=range(31))
+    with pytest.raises(ValueError, match="other settings or texts"):
+        new_trainer(target, others, tmp_path)
     (tmp_path / "run.pt").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="is damaged"):
         new_trainer(target, texts, tmp_path)
