@@ -164,7 +164,7 @@ def test_methods_stand_with_their_best_k_and_their_numbers():
     best = best_cells(recorded, ("ngram", "suffix", "draft_model int8"))
     assert list(best) == ["ngram, k = 4", "draft_model int8, k = 4"]
     words = texts(MEASURED["08_methods"].draw({"here": recorded}))
-    assert {"n-gram, k = 4", "int8 twin, k = 4", "chat", "JSON"} <= set(words)
+    assert {"n-gram, k = 4", "int8 twin, k = 4", "JSON\nrep4 0.00"} <= set(words)
     assert words.count("1.50") == 2  # the twin's speed-up in two domains
     assert words.count("2.00") == 4 + 2  # tau of both methods, and n-gram's speed-up
     assert "chat 1.50" in MEASURED["08_methods"].describe({"here": recorded})

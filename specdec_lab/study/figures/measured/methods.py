@@ -20,14 +20,15 @@ GAP = 0.72  # of the width of a domain, taken by its points
 def methods(data: Mapping[str, dict], labels: Sequence[str] = LABELS) -> Figure:
     """Tokens per forward (above) and speed-up (below) by domain, intervals over prompts.
 
-    Every method stands there with its best k of all domains on the first machine. ``data``:
-    machine -> what `measure decode` records.
+    Below a domain stands rep4, the share of repeated 4-grams in plain decoding's answers. Every
+    method has its best k of all domains on the first machine. ``data``: machine -> what
+    `measure decode` records.
     """
     chosen = best_cells(next(iter(data.values())), labels)
     domains = _domains(data)
-    figure = new_figure(8.6, 6.1)
+    figure = new_figure(8.6, 6.3)
     top, bottom = figure.subplots(2, 1, sharex=True)
-    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.16, top=0.94, hspace=0.1)
+    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.185, top=0.945, hspace=0.1)
     for axes, (metric, words) in zip((top, bottom), METRICS, strict=True):
         _points(axes, data, chosen, metric)
         at_one(axes)
@@ -36,7 +37,7 @@ def methods(data: Mapping[str, dict], labels: Sequence[str] = LABELS) -> Figure:
         axes.grid(visible=False, axis="x")
         for place in range(1, len(domains)):
             axes.axvline(place - 0.5, color="#e3e3e3", lw=1)
-    bottom.set_xticks(range(len(domains)), [NAMES.get(domain, domain) for domain in domains])
+    bottom.set_xticks(range(len(domains)), _names(data))
     marks = [_mark(style, k) for style, k in chosen.values()]
     for y, handles in ((0.04, marks), (0.0, machine_marks(data))):
         how = {"ncols": len(handles), "loc": "lower center", "fontsize": 9.5}
@@ -106,6 +107,12 @@ def _number(axes: Axes, place: float, scope: Mapping, metric: str) -> None:
 def _ends(scope: Mapping, metric: str) -> tuple[float, float]:
     """The interval over prompts; the value twice where there is none."""
     return tuple(scope[f"{metric}_interval"] or [scope[metric]] * 2)
+
+
+def _names(data: Mapping[str, dict]) -> list[str]:
+    """The domains as the reader sees them, with the first machine's rep4."""
+    plain = next(iter(next(iter(data.values()))["cells"].values()))["scopes"]
+    return [f"{NAMES.get(d, d)}\nrep4 {plain[d]['rep4']:.2f}" for d in _domains(data)]
 
 
 def _domains(data: Mapping[str, dict]) -> list[str]:
