@@ -42,9 +42,17 @@ def test_the_measured_ratios_are_those_of_the_recording():
         return f"{min(values):.1f} to {max(values):.1f}"
 
     text = " ".join(README.split())
+    assert f"a draft model with k = 4 {span('draft_over_assisted_k')} times" in text
     assert f"plain decoding runs {span('plain_over_transformers')} times" in text
     assert f"with k = 4 {span('ngram_over_lookup')} times" in text
     assert span("ngram_over_own_plain").replace(" to", " (chat) to") in text
+
+
+def test_the_text_of_all_arms_is_the_same_if_the_readme_says_so():
+    path = re.search(r"`(data/measurements/[\w./-]+)`", README)[1]
+    domains = json.loads((ROOT / path).read_text(encoding="utf-8"))["data"]["domains"].values()
+    same = all(count == d["prompts"] for d in domains for count in d["same_text"].values())
+    assert ("All texts are the same, token by token." in " ".join(README.split())) == same
 
 
 def test_every_notebook_is_in_the_table():
