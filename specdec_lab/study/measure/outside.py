@@ -13,7 +13,7 @@ turns. The recording holds
   low, high, and ``first``, which reads prompt and history (`proposal_speed`). ``arctic_calls`` are
   the C++ calls alone, from and to lists, without our tensors around them;
 * ``proposal_ratios``: tokens of history -> ours over ``arctic`` and over ``arctic_calls``;
-* ``versions`` of the libraries, and ``missing``: library -> why it did not run.
+* ``versions`` of the libraries, and ``missing``: arm -> why it did not run.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class _Field:
             self.children[peer.arm] = Child(peer.arm, peer.maker, self.k, folder)
             self.versions[env.name] = env.version
         except (NotBuiltError, PeerLostError, OSError) as error:
-            self.missing[env.name] = str(error)
-            report(f"{env.name} is left out: {error}")
+            self.missing[peer.arm] = str(error)
+            report(f"{peer.arm} is left out: {error}")
 
     def run(self, arms: dict[str, race.Arm], work: Callable[[], dict]) -> dict[str, object]:
         """One cell; a peer that fails in it is dropped, and the cell runs again without it."""
@@ -154,7 +154,7 @@ def _proposals(
 ) -> dict[str, dict[str, float]]:
     """Microseconds of a proposal over a history of ``size`` tokens, by implementation."""
     history, row = proposal_speed.texts(target, size)
-    clocks = {"ours": _own_clock, **_clocks(field)}
+    clocks = {"ours": _own_clock, **dict(_clocks(field))}
     return proposal_speed.compare(clocks, history, row, settings["k"], settings["rounds"])
 
 

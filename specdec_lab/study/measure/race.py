@@ -91,12 +91,12 @@ def domain_summary(rounds: Sequence[Mapping], pairs: Pairs, right: str) -> dict[
     * ``tokens_per_second``: arm -> median; ``rounds``: arm -> tokens per second of each round;
     * ``tokens_per_forward``: arm -> new tokens per forward pass of the target, or None;
     * ``ratios``: name -> median, low and high of the speed of an arm over that of another, taken
-      round by round, for each of ``pairs``; ratios of arms that did not run are left out;
+      round by round, for each of ``pairs``; arms that missed a round are left out;
     * ``prompts``: how many there were; ``same_text``: arm -> how many of them it answered in every
       round with exactly the tokens of the arm ``right``; ``same_tokens``: arm -> the share of
       ``right``'s tokens that it wrote before the first difference, lowest round.
     """
-    arms = list(rounds[0]["seconds"])
+    arms = [arm for arm in rounds[0]["seconds"] if all(arm in cell["seconds"] for cell in rounds)]
     speeds = {arm: [_speed(cell, arm) for cell in rounds] for arm in arms}
     return {
         "tokens_per_second": {arm: median(values) for arm, values in speeds.items()},
