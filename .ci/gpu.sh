@@ -72,7 +72,7 @@ tests() {
 measure() {
   local status=0
   "$PYTHON" -m specdec_lab measure "$@" --device "$DEVICE" || status=$?
-  find "$SPECDEC_LAB_OUTPUT" -name "$1.json" -exec cp {} "$OUT/" \;
+  find "$SPECDEC_LAB_OUTPUT" -name "$1.*" -exec cp {} "$OUT/" \; # unfinished ones too
   return "$status"
 }
 
