@@ -86,8 +86,9 @@ def block(
 
     ``r_i = min(1, r_{i-1} p(x_i)/q(x_i))`` is the weight of the prefix; coin ``i`` has probability
     ``S / (S + 1 - r_i)`` with ``S = sum (r_i p_i - q_i)+``, and ``r_k`` for the whole draft. *All*
-    coins are looked at.
+    coins are looked at. Raises ValueError for a tree.
     """
+    check_chain(draft, "block")
     target_probs, draft_probs = laws(context, draft, scores, sampling)
     weights = prefix_weights(target_probs, draft_probs, draft.tokens)  # (B, N+1), first column 1
     surplus = (weights[..., None] * target_probs - draft_probs).clamp(min=0).sum(-1)  # (B, N+1)
@@ -114,13 +115,14 @@ def check_rule(verify: str | Rule) -> None:
         raise ValueError(f"verify must be auto, {', '.join(RULES)} or a rule, not {verify!r}.")
 
 
-def choose_rule(verify: str | Rule, draft: Draft) -> Rule:
-    """The rule meant; ``auto`` is ``match`` without a draft law and ``reject`` with one.
+def check_chain(draft: Draft, rule: str) -> None:
+    """Raises ValueError for a tree: ``rule`` would judge it as if each node followed the last."""
+    if draft.parents is not None:
+        raise ValueError(f"{rule} judges chains; verify a tree with match or reject.")
 
-    Raises ValueError for a tree that ``block`` should judge.
-    """
-    if verify == "block" and draft.parents is not None:
-        raise ValueError("block judges chains: let the proposer draft one, or verify with reject.")
+
+def choose_rule(verify: str | Rule, draft: Draft) -> Rule:
+    """The rule meant; ``auto`` is ``match`` without a draft law and ``reject`` with one."""
     if verify == "auto":
         verify = "match" if draft.probs is None else "reject"
     return verify if callable(verify) else RULES[verify]

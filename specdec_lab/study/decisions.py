@@ -18,7 +18,7 @@ from specdec_lab.decoding.randomness import CounterRandomness, Lane, row_seeds
 from specdec_lab.decoding.records import Context, Draft, RowStep, Scores, Verdict
 from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling
-from specdec_lab.decoding.verify import choose_rule, laws
+from specdec_lab.decoding.verify import check_chain, choose_rule, laws
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.randomness import Randomness
@@ -114,7 +114,8 @@ class WatchedRule:
         sampling: Sampling,
         randomness: Randomness,
     ) -> Verdict:
-        """The verdict of the production rule."""
+        """The verdict of the production rule on a chain; ValueError for a tree."""
+        check_chain(draft, "the step viewer")
         self._randomness.calls.clear()  # what the proposer drew
         rule = choose_rule(self._verify, draft)
         verdict = rule(context, draft, scores, sampling, randomness)

@@ -11,7 +11,7 @@ from torch import Tensor
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft, Scores, Verdict
 from specdec_lab.decoding.sampling import Sampling
-from specdec_lab.decoding.verify import laws
+from specdec_lab.decoding.verify import check_chain, laws
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,11 @@ class TypicalAcceptance:
         sampling: Sampling,
         randomness: Randomness,
     ) -> Verdict:
-        """The longest prefix of typical tokens, then one token from the target's law."""
+        """The longest prefix of typical tokens, then one token from the target's law.
+
+        Raises ValueError for a tree.
+        """
+        check_chain(draft, "typical acceptance")
         target_probs, _ = laws(context, draft, scores, sampling)  # (B, N+1, V)
         num_drafted = draft.tokens.shape[1]
         place = torch.arange(num_drafted, device=draft.tokens.device)

@@ -13,6 +13,7 @@ from specdec_lab.decoding.records import Context, Draft, Scores
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.verify import RULES, block, choose_rule, laws, match, reject
 from specdec_lab.study.broken_rules import fresh_draw_after_mismatch, residual_through_softmax
+from specdec_lab.study.typical_acceptance import TypicalAcceptance
 
 PLAIN = Sampling(temperature=1.0)
 CONTEXT = Context(torch.tensor([[0]]), torch.tensor([1]), torch.tensor([1]))
@@ -222,8 +223,10 @@ def test_auto_takes_match_without_a_law_and_reject_with_one():
 def test_block_refuses_trees_with_a_sentence():
     tree = Draft(torch.tensor([[0]]), torch.tensor([1]), parents=torch.tensor([[-1]]))
     assert choose_rule("auto", tree) is match
-    with pytest.raises(ValueError, match="block judges chains"):
-        choose_rule("block", tree)
+    asked = CONTEXT, tree, Scores(logs([[0.5, 0.5]] * 2)), PLAIN, CounterRandomness([1])
+    for rule, name in ((block, "block"), (TypicalAcceptance(), "typical acceptance")):
+        with pytest.raises(ValueError, match=f"{name} judges chains"):
+            rule(*asked)
 
 
 @pytest.mark.parametrize("rule", RULES.values())
