@@ -84,8 +84,13 @@ def _is_complete(folder: Path) -> bool:
         return False
 
 
-def pip_download(requirement: str, folder: Path, report: Report) -> Path:
-    """The wheel of a requirement, without what it requires, downloaded into ``folder``."""
+def pip_download(
+    requirement: str, folder: Path, report: Report, otherwise: str = ELSEWHERE
+) -> Path:
+    """The wheel of a requirement, without what it requires, downloaded into ``folder``.
+
+    ``otherwise`` ends the sentence of the error: what else one may do.
+    """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -95,7 +100,7 @@ def pip_download(requirement: str, folder: Path, report: Report) -> Path:
         lines = [line for line in output.splitlines() if line.strip()] or ["no output"]
         raise OSError(
             f"Could not download {requirement} (pip: {lines[-1].strip()}): "
-            f"check the network and try again, {ELSEWHERE}."
+            f"check the network and try again, {otherwise}."
         )
     return wheels[0]
 

