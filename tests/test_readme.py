@@ -55,6 +55,19 @@ def test_the_text_of_all_arms_is_the_same_if_the_readme_says_so():
     assert ("All texts are the same, token by token." in " ".join(README.split())) == same
 
 
+def test_the_other_libraries_are_those_of_the_recording():
+    folder = re.search(r"`(data/measurements/[\w-]+)/", README)[1]
+    data = json.loads((ROOT / folder / "outside.json").read_text(encoding="utf-8"))["data"]
+    flashspec = [d["ratios"]["ngram_over_flashspec"]["median"] for d in data["domains"].values()]
+    most = list(data["proposals"])[-1]
+    micro = data["proposals"][most]["ours"]["median"]
+    ratio = data["proposal_ratios"][most]["arctic"]
+    text = " ".join(README.split())
+    assert f"n-gram runs {min(flashspec):.1f} to {max(flashspec):.1f} times" in text
+    assert f"behind {int(most):,} tokens of history takes {micro:.0f} microseconds" in text
+    assert f"{ratio:.1f} times what Arctic's C++ takes" in text
+
+
 def test_every_notebook_is_in_the_table():
     listed = set(re.findall(r"^\| `(\d\d_\w+)` \|", README, re.MULTILINE))
     assert listed == {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
