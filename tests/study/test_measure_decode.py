@@ -167,6 +167,7 @@ def test_speedups_are_ratios_within_a_round_and_medians_over_rounds():
     assert found["speedup_rounds"] == [2, 4]
     assert found["speedup_interval"] is None  # one prompt says nothing of others
     assert found["tokens_per_second"] == 10
+    assert found["itl_speedup"] == pytest.approx(1.9 / 0.9)  # the first token comes after 0.1 s
 
 
 def test_texts_that_loop_have_a_scope_without_them():
