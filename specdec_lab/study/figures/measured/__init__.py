@@ -47,12 +47,12 @@ class Measured:
 MEASURED = {
     "01_profile": Measured("cost", "profile", profile, describe_profile),
     "04_batches": Measured("batch", "batches", batches, describe_batches),
+    "06_outside": Measured("outside", "domains", peers, describe_peers),
     "06_proposals": Measured("proposers", "histories", proposals, describe_proposals),
     "06_implementations": Measured(
         "outside", "proposals", implementations, describe_implementations
     ),
     "08_methods": Measured("decode", "cells", methods, describe_methods),
-    "08_outside": Measured("outside", "domains", peers, describe_peers),
     "08_peers": Measured("peers", "domains", peers, describe_peers),
 }
 
