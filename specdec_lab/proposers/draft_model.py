@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +23,11 @@ from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import History, Sampling, history_of
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.base import Proposer
+from specdec_lab.proposers.short_model import METHOD, ShortModel, load_short_model
+from specdec_lab.proposers.weights import shipped
 
 DRAFTING = ("probabilistic", "greedy")
+TRAINED = "trained"  # the model that comes with the project
 CATCH_UP = 2  # tokens that a draft cache lacks at most when every step is proposed for
 KEY_BLOCK = 64  # slots; rows of a draft need not be bit-identical, so few keys are read
 
@@ -31,8 +35,9 @@ KEY_BLOCK = 64  # slots; rows of a draft need not be bit-identical, so few keys 
 class DraftModel(Proposer):
     """Drafts chains with a model of its own, which keeps a cache in step with the target's.
 
-    ``model`` is ``int4`` or ``int8`` (the target itself, rounded), the name or folder of a
-    checkpoint, or a Target. ``drafting`` is ``probabilistic``: tokens are drawn from the draft's
+    ``model`` is ``int4`` or ``int8`` (the target itself, rounded), ``trained`` (its first layers,
+    see `short_model`) or the path of such weights, the name or folder of a checkpoint, or a Target.
+    ``drafting`` is ``probabilistic``: tokens are drawn from the draft's
     law under the request's own sampling, and that law goes with the draft; or ``greedy``: the most
     probable token, one-hot. At temperature 0 both are greedy.
 
@@ -70,6 +75,7 @@ class DraftModel(Proposer):
         check_same_tokenizer(target, self.model)
         self.vocab_size = target.vocab_size
         self.num_shared = _num_shared_ids(target, self.model)
+        self.vocab = self.model.vocab if isinstance(self.model, ShortModel) else None
         self.catch_up = CATCH_UP
         self._cache = None
 
@@ -162,6 +168,9 @@ class DraftModel(Proposer):
 
     def _over_target_ids(self, logits: Tensor) -> Tensor:
         """(B, ..., Vd) to (B, ..., V): ids that only one of the models has are never drafted."""
+        if self.vocab is not None:
+            whole = logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf)
+            return whole.index_copy(-1, self.vocab.draft_to_target, logits)
         if logits.shape[-1] == self.num_shared == self.vocab_size:
             return logits
         missing = self.vocab_size - self.num_shared
@@ -177,6 +186,8 @@ def _draft_of(target: Target, model: str | os.PathLike | Target) -> Target:
         return model
     if model in LOW_BITS:
         return low_bit_copy(target, LOW_BITS[model])
+    if model == TRAINED or Path(model).suffix == ".safetensors":
+        return load_short_model(target, shipped(METHOD) if model == TRAINED else Path(model))
     return load_target(model, dtype=target.dtype, device=target.device)
 
 
