@@ -1,6 +1,7 @@
 """From working shards to the committed corpus, and the numbers that stand beside it.
 
-A milestone adds one file with what earlier ones do not hold. Loops stay behind, and are counted.
+A milestone adds one file with what earlier ones do not hold. Loops stay behind, and are counted;
+their keys are written down, so that nobody answers those prompts again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def export(working: Path, milestone: int, folder: Path = FOLDER) -> Path:
     added = _next_entries(shards, committed, missing)
     path = folder / f"{milestone:07d}.npz"
     folder.mkdir(parents=True, exist_ok=True)
-    write_shard(path, Shard(added, shards[0].about | {"milestone": milestone}))
+    loops = [e.recipe.key for shard in shards for e in shard.entries if e.is_loop]
+    write_shard(path, Shard(added, shards[0].about | {"milestone": milestone, "loops": loops}))
     _check_budget(folder)
     said = statistics(shards, committed + added)
     path.with_suffix(".json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

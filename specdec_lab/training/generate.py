@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from specdec_lab.decoding.store import Report, cache_folder, to_stderr
 from specdec_lab.decoding.target import Target
+from specdec_lab.training.corpus import FOLDER
 from specdec_lab.training.half_products import half_copy, half_is_faster
 from specdec_lab.training.mix import tasks
 from specdec_lab.training.plain_batch import Answer, Job, answer_all
@@ -58,29 +59,30 @@ def make_corpus(
     target: Target,
     plan: Plan,
     folder: Path | None = None,
+    committed: Path = FOLDER,
     texts: Texts = documents,
     report: Report = to_stderr,
 ) -> Path:
-    """Generate until the folder's shards hold ``plan.num_tokens`` usable tokens; returns the
-    folder.
+    """Generate until the corpus and the shards of ``folder`` hold ``plan.num_tokens`` usable tokens
+    together; returns the folder.
 
-    What is there already counts and is not done again. Raises ``OSError`` when another process
+    What is in either of them counts and is not done again. Raises ``OSError`` when another process
     works on the same folder.
     """
     folder = folder or working_folder(plan.seed)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / "lock", timeout=0):
-            _go_on(target, plan, folder, texts, report)
+            _go_on(target, plan, folder, committed, texts, report)
     except Timeout as error:
         raise OSError(f"Another process is generating into {folder}: wait for it.") from error
     return folder
 
 
-def _go_on(target: Target, plan: Plan, folder: Path, texts: Texts, report: Report) -> None:
-    entries = [entry for shard in read_folder(folder) for entry in shard.entries]
-    done = {entry.recipe.key for entry in entries}
-    have = num_tokens(entry for entry in entries if not entry.is_loop)
+def _go_on(
+    target: Target, plan: Plan, folder: Path, committed: Path, texts: Texts, report: Report
+) -> None:
+    done, have = _done([*read_folder(committed), *read_folder(folder)])
     if have >= plan.num_tokens:
         return report(f"{have:,} tokens are there already.")
     products = _products(plan)
@@ -96,6 +98,13 @@ def _go_on(target: Target, plan: Plan, folder: Path, texts: Texts, report: Repor
         if have >= plan.num_tokens:
             return None
     return None
+
+
+def _done(shards: list[Shard]) -> tuple[set[str], int]:
+    """The keys of all prompts that were answered, and how many usable tokens there are."""
+    answered = {entry.recipe.key: entry for shard in shards for entry in shard.entries}
+    left_out = {key for shard in shards for key in shard.about.get("loops", [])}
+    return answered.keys() | left_out, num_tokens(e for e in answered.values() if not e.is_loop)
 
 
 def _products(plan: Plan) -> str:

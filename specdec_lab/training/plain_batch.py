@@ -23,7 +23,7 @@ from specdec_lab.decoding.sampling import GREEDY_BELOW
 from specdec_lab.decoding.target import Target
 
 READ_TOGETHER = 8  # prompts that one prefill reads
-SORTED_TOGETHER = 256  # prompts that are put in order of length before they are read
+SORTED_TOGETHER = 128  # prompts that are put in order of length before they are read
 KEY_BLOCK = 64  # attention reads keys up to the longest row, rounded up to this
 COLUMNS = 256  # width of a piece of the vocabulary in the two-stage draw
 

@@ -13,7 +13,7 @@ from specdec_lab.training.export import export
 from specdec_lab.training.generate import Plan, make_corpus
 from specdec_lab.training.half_products import half_copy
 from specdec_lab.training.recipes import split_of
-from specdec_lab.training.shards import num_tokens, read_folder
+from specdec_lab.training.shards import Shard, num_tokens, read_folder, write_shard
 from toys import random_target
 
 PLAN = Plan(num_tokens=600, num_rows=8, max_new_tokens=12, products="float32", seconds=0.05)
@@ -32,6 +32,11 @@ def texts(source):
 
 def quiet(line):
     """Reports to nobody."""
+
+
+def make(target, plan, folder, report=quiet, committed=None):
+    """Generate into a folder; nothing is committed unless a folder is named."""
+    return make_corpus(target, plan, folder, committed or folder / "none", texts, report)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +58,7 @@ def own_prompts_only(monkeypatch):
 def corpus(target, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mix, "FETCHED", ())
-        return make_corpus(target, PLAN, tmp_path_factory.mktemp("whole"), texts, quiet)
+        return make(target, PLAN, tmp_path_factory.mktemp("whole"))
 
 
 def entries(folder):
@@ -83,9 +88,9 @@ def test_a_killed_run_goes_on_and_writes_the_same(target, corpus, tmp_path):
 
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            make_corpus(target, PLAN, tmp_path, texts, kill)
+            make(target, PLAN, tmp_path, kill)
     assert len(read_folder(tmp_path)) == 2
-    make_corpus(target, PLAN, tmp_path, texts, quiet)
+    make(target, PLAN, tmp_path)
     found, whole = answers(tmp_path), answers(corpus)
     assert len(found) == len(entries(tmp_path))  # nothing was done twice
     common = found.keys() & whole.keys()
@@ -95,14 +100,14 @@ def test_a_killed_run_goes_on_and_writes_the_same(target, corpus, tmp_path):
 
 def test_enough_is_enough(target, corpus):
     lines = []
-    make_corpus(target, PLAN, corpus, texts, lines.append)
+    make(target, PLAN, corpus, lines.append)
     assert len(lines) == 1
     assert "already" in lines[0]
 
 
 def test_two_processes_do_not_share_a_folder(target, tmp_path):
     with FileLock(tmp_path / "lock"), pytest.raises(OSError, match="wait for it"):
-        make_corpus(target, PLAN, tmp_path, texts, quiet)
+        make(target, PLAN, tmp_path)
 
 
 @pytest.mark.parametrize("wrong", [{"products": "float8"}, {"num_rows": 0}, {"num_tokens": 0}])
@@ -114,7 +119,7 @@ def test_a_plan_that_makes_no_sense_is_refused(wrong):
 def test_long_prompts_are_left_out(target, tmp_path, monkeypatch):
     monkeypatch.setattr(generate, "LONGEST_PROMPT", 39)
     monkeypatch.setattr(target, "encode_chat", lambda text, prefix="": [5] * (len(text) % 50 + 1))
-    make_corpus(target, replace(PLAN, num_tokens=100, num_rows=4), tmp_path, texts, quiet)
+    make(target, replace(PLAN, num_tokens=100, num_rows=4), tmp_path)
     assert max(entry.prompt_length for entry in entries(tmp_path)) <= 39
 
 
@@ -137,8 +142,32 @@ def test_milestones_add_to_each_other(committed):
     assert len(set(keys)) == len(keys)
 
 
-def test_loops_stay_behind(committed):
-    assert not any(entry.is_loop for entry in entries(committed))
+def test_loops_stay_behind_and_their_keys_are_known(target, corpus, tmp_path):
+    first, *others = entries(corpus)[:5]
+    loop = replace(first, tokens=[5, 6, 7, 8] * 9)
+    (tmp_path / "working").mkdir()
+    write_shard(
+        tmp_path / "working" / "00000.npz",
+        Shard([loop, *others], {"seconds": 1.0, "cpu_seconds": 1.0}),
+    )
+    export(tmp_path / "working", 10, tmp_path / "committed")
+    (kept,) = read_folder(tmp_path / "committed")
+    assert kept.about["loops"] == [loop.recipe.key]
+    assert loop.recipe.key not in {entry.recipe.key for entry in kept.entries}
+    make(target, replace(PLAN, num_tokens=60), tmp_path / "new", committed=tmp_path / "committed")
+    assert loop.recipe.key not in {entry.recipe.key for entry in entries(tmp_path / "new")}
+
+
+def test_an_empty_cache_goes_on_behind_what_is_committed(target, committed, tmp_path):
+    make(target, replace(PLAN, num_tokens=540), tmp_path, committed=committed)
+    found = entries(tmp_path)
+    known = {entry.recipe.key for entry in entries(committed)}
+    known |= set(read_folder(committed)[-1].about["loops"])
+    assert found
+    assert not known & {entry.recipe.key for entry in found}
+    assert num_tokens(entries(committed)) < 540
+    have = num_tokens([e for e in found if not e.is_loop] + entries(committed))
+    assert 540 <= have < 900
 
 
 def test_a_milestone_needs_enough_tokens(corpus, committed, tmp_path):
