@@ -28,14 +28,22 @@ def round_to_nearest(weight: Tensor, bits: int = 4, group: int = 32) -> Tensor:
     return (low + levels * step).flatten(1)
 
 
-def rounded_copy(target: Target, bits: int = 4, group: int = 32) -> Target:
-    """A second target whose matrix products use rounded weights, the head included.
+def rounded_copy(
+    target: Target, bits: int = 4, group: int = 32, head: nn.Module | None = None
+) -> Target:
+    """A second target whose matrix products use rounded weights.
 
-    Norms, biases and the table that looks tokens up stay as they are, and are shared with
-    ``target``, as is its tokenizer.
+    ``head``, (..., H) to (..., V), is taken as it is, so that copies differ in their layers alone;
+    by default the head is rounded as the layers are. Norms, biases and the table that looks tokens
+    up stay as they are, and are shared with ``target``, as is its tokenizer.
     """
+
+    def make(product: PackedLinear) -> nn.Module:
+        keeps = head is not None and product is target.model.head
+        return head if keeps else _rounded(product, bits, group)
+
     return Target(
-        with_products(target.model, lambda product: _rounded(product, bits, group)),
+        with_products(target.model, make),
         max_context=target.max_context,
         eos_ids=target.eos_ids,
         tokenizer=target.tokenizer,

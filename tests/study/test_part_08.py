@@ -6,9 +6,9 @@ from specdec_lab.study.exercises import check_break_even_tau, check_tokens_to_re
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.study.figures.style import render
 
-COPY = {"label": "4 bits", "agreement": 0.9, "overlap": 0.85, "megabytes": 84.0}
+COPY = {"label": "4 / 8", "agreement": 0.9, "overlap": 0.85, "megabytes": 84.0}
 DATA = {
-    "08_bits": {"copies": [COPY | {"label": "32 bits", "megabytes": 538.0}, COPY]},
+    "08_bits": {"copies": [COPY | {"label": "32 / 32", "megabytes": 538.0}, COPY]},
     "08_greedy_or_sampled": {
         "temperatures": [0.5, 1.0],
         "greedy": [0.9, 0.5],

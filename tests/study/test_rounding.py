@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from specdec_lab.decoding.decode import generate
+from specdec_lab.decoding.low_bit import low_bit_copy
 from specdec_lab.decoding.randomness import CounterRandomness
 from specdec_lab.decoding.records import Context
 from specdec_lab.decoding.sampling import Sampling
@@ -53,6 +54,15 @@ def test_a_rounded_copy_shares_tables_and_norms(target):
     assert copied.model.embed.weight is target.model.embed.weight
     assert copied.model.norm.weight is target.model.norm.weight
     assert (copied.vocab_size, copied.max_context) == (target.vocab_size, target.max_context)
+
+
+def test_a_rounded_copy_takes_another_head_as_it_is(target):
+    head = low_bit_copy(target, 8).model.head
+    alone, both = (rounded_copy(target, bits=3, group=4, head=h).model for h in (head, None))
+    assert alone.head is head
+    assert both.head is not head
+    states = [model(torch.tensor([PROMPT]))[0] for model in (alone, both)]
+    assert torch.equal(*states)
 
 
 def test_rereading_draft_draws_from_the_laws_that_it_tells(target):

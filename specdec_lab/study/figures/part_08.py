@@ -14,7 +14,8 @@ PALE = "#a3cfee"
 def bits(data: dict) -> Figure:
     """How often a rounded copy agrees with its original, and how many megabytes it reads.
 
-    ``data``: ``copies``, each with ``label``, ``agreement``, ``overlap`` and ``megabytes``.
+    ``data``: ``copies``, each with ``label`` (bits of the layers / of the head), ``agreement``,
+    ``overlap`` and ``megabytes``.
     """
     copies = data["copies"]
     figure = new_figure(8, 3.4)
@@ -28,6 +29,7 @@ def bits(data: dict) -> Figure:
         for up, name in ((-0.19, "agreement"), (0.19, "overlap")):
             left.text(copy[name] + 0.01, y + up, f"{copy[name]:.2f}", va="center", fontsize=9)
     left.set(xlim=(0, 1.12), xlabel="light: same favourite; dark: $\\sum\\min(p,q)$ at T = 1")
+    left.set_ylabel("bits: layers / head")
     _name_lines(left, [c["label"] for c in copies])
     right.barh(lines, [c["megabytes"] for c in copies], 0.6, color=METHODS["none"].color)
     for y, copy in enumerate(copies):
@@ -36,7 +38,7 @@ def bits(data: dict) -> Figure:
     right.set(xlim=(0, 1.2 * most), xlabel="megabytes read per token")
     _name_lines(right, ["" for _ in copies])
     figure.suptitle(
-        "Four bits keep nearly the whole law at a sixth of the bytes; three do not",
+        "Four bits in the layers and eight in the head keep nearly the whole law",
         x=0.02,
         ha="left",
         weight="bold",
