@@ -89,9 +89,10 @@ def statistics(shards: Sequence[Shard], kept: Sequence[Entry]) -> dict:
             "cpu_seconds": round(cpu, 1),
             "tokens_per_second": round(num_tokens(made) / max(seconds, 1e-9), 1),
             "tokens_per_cpu_second": round(num_tokens(made) / max(cpu, 1e-9), 1),
-            "note": "one thread of a machine that others used too",
+            "note": "wall clock of a shared machine, stops included: trust CPU seconds",
+            "dates": sorted({shard.about.get("date", "")[:10] for shard in shards}),
         },
-        "how": shards[0].about,
+        "how": {key: shards[0].about.get(key) for key in ("target", "products", "rows", "seed")},
         "machine": {
             "processor": platform.machine(),
             "capability": torch.backends.cpu.get_cpu_capability(),

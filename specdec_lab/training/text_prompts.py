@@ -98,14 +98,14 @@ def wiki_summary(rng: Random, texts: Texts) -> Recipe:
 def wiki_quotation(rng: Random, texts: Texts) -> Recipe:
     """A paragraph and one sentence of it to repeat; its first words are in the mouth."""
     title, text = _document(rng, texts, "wiki")
-    return _quotation(rng, texts, "wiki", title, _first_sentences(text), ASK_QUOTE, "“", "en")
+    return _quotation(rng, texts, "wiki", title, _first_sentences(text), ASK_QUOTE, "en")
 
 
 def speech_quotation(rng: Random, texts: Texts) -> Recipe:
     """The same of a Turkish speech."""
     name, text = _document(rng, texts, "speeches")
     where = _some_sentences(rng, text)
-    return _quotation(rng, texts, "speeches", name, where, ASK_QUOTE_TURKISH, "“", "tr")
+    return _quotation(rng, texts, "speeches", name, where, ASK_QUOTE_TURKISH, "tr")
 
 
 def speech_summary(rng: Random, texts: Texts) -> Recipe:
@@ -123,7 +123,6 @@ def _quotation(
     name: str,
     where: tuple[int, int],
     asks: tuple[tuple[str, str], ...],
-    quote: str,
     language: str,
 ) -> Recipe:
     start, length = where
@@ -134,7 +133,7 @@ def _quotation(
     mouth = Passage(source, name, start + at, len(" ".join(words)))
     before, after = rng.choice(asks)
     message = (before, Passage(source, name, start, length), after)
-    return Recipe("quotation", language, f"{source}/{name}", message, (quote, mouth))
+    return Recipe("quotation", language, f"{source}/{name}", message, ("“", mouth))
 
 
 def _first_sentences(text: str) -> tuple[int, int]:
