@@ -17,7 +17,7 @@ from specdec_lab.study.figures.measured import MEASURED, show_measured
 from specdec_lab.study.figures.measured.looks import look
 from specdec_lab.study.figures.measured.methods import best_cells
 from specdec_lab.study.figures.style import METHODS, render
-from specdec_lab.study.measure import batch, cost, decode, outside, peers, proposers
+from specdec_lab.study.measure import batch, cost, decode, outside, peers
 from specdec_lab.study.measure.sweep import packed
 from specdec_lab.study.measurements import FOLDER, reference_machine
 
@@ -109,23 +109,12 @@ def heats(seconds):
     return results
 
 
-def proposed(speed):
-    """What `measure proposers` records of two sizes of a history."""
-    how = {"k": 4, "suffix_k": 8, "max_new_tokens": 16, "rounds": 1, "calls": 10}
-    results = {
-        f"history of {n}": {"tokens": n, "k": 8, "proposal_ms": ms / speed, "sort_seconds": 1e-3}
-        for n, ms in ((0, 0.6), (10_000, 1.2))
-    }
-    return proposers.summary(how | {"methods": {}, "histories": [0, 10_000]}, results)
-
-
 MAKE = {
     "decode": decoded,
     "batch": batched,
     "cost": profiled,
     "peers": raced,
     "outside": raced_outside,
-    "proposers": proposed,
 }
 
 
@@ -209,13 +198,6 @@ def test_implementations_stand_with_their_spread():
     assert axes.collections[0].get_segments()[0][:, 1].tolist() == [800, 1000]
     words = texts(MEASURED["06_implementations"].draw({"here": recording("outside")}))
     assert {"ours", "new", "1,000", "10,000"} <= set(words)
-
-
-def test_proposals_stand_over_the_size_of_the_memory():
-    left, right = MEASURED["06_proposals"].draw({"here": recording("proposers", 1.0)}).axes
-    assert [label.get_text() for label in left.get_xticklabels()] == ["0", "10 k"]
-    assert list(left.lines[0].get_ydata()) == [0.6, 1.2]
-    assert list(right.lines[0].get_ydata()) == [1, 1]  # milliseconds
 
 
 def test_recordings_without_what_is_drawn_are_left_out(elsewhere):

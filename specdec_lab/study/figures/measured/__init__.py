@@ -19,7 +19,6 @@ from specdec_lab.study.figures.measured.implementations import (
 from specdec_lab.study.figures.measured.methods import describe_methods, methods
 from specdec_lab.study.figures.measured.peers import describe_peers, peers
 from specdec_lab.study.figures.measured.profile import describe_profile, profile
-from specdec_lab.study.figures.measured.proposals import describe_proposals, proposals
 from specdec_lab.study.figures.style import Picture, write_figure
 from specdec_lab.study.measurements import measured
 
@@ -48,7 +47,6 @@ MEASURED = {
     "01_profile": Measured("cost", "profile", profile, describe_profile),
     "04_batches": Measured("batch", "batches", batches, describe_batches),
     "06_outside": Measured("outside", "domains", peers, describe_peers),
-    "06_proposals": Measured("proposers", "histories", proposals, describe_proposals),
     "06_implementations": Measured(
         "outside", "proposals", implementations, describe_implementations
     ),
