@@ -110,3 +110,13 @@ def test_14_the_real_end_token_ends_an_answer(target):
         assert got.finish_reasons == ["eos"]
         assert got.tokens[0][-1] in target.eos_ids
         assert "Paris" in target.decode(got.tokens[0])
+
+
+def test_a_tree_writes_the_text_of_plain_decoding(target, prompts, plain):
+    """Siblings shift the keys of a row, so a near-tie of the target may fall the other way."""
+    proposer = load_proposer({"method": "suffix", "tree": True})
+    got = generate(target, prompts, proposer, k=9, max_new_tokens=BUDGET)
+    for ids, expected, tokens in zip(prompts, plain, got.tokens, strict=True):
+        assert classify_mismatch(target, ids, expected, tokens) in {"equal", "tie"}
+    assert any(step.depths != sorted(set(step.depths)) for step in got.trace.steps)  # it branched
+    assert got.trace.num_forwards < BUDGET
