@@ -131,16 +131,24 @@ class Suffix(Proposer):
         """Row by row, a few steps of the automata for each new token."""
         lengths = context.lengths.tolist()
         if not self._follows(context.tokens):
-            known = self.history.automaton(self.max_depth)
-            self._rows = [Row(self.max_depth, known) for _ in lengths]
+            self._rows = self._rows_of(context.tokens, lengths)
         budgets = [0] * self.min_match + self._budgets(k)
         drafts = []
         for row, tokens, length in zip(self._rows, context.tokens, lengths, strict=True):
-            row.read(tokens[row.num_read : length].tolist())
+            row.read(tokens[len(row.tokens) : length].tolist())
             drafts.append(row.draft(budgets, self.min_token_prob))
         padded = [draft + [0] * (k - len(draft)) for draft in drafts]
         self._shape, self._unseen = context.tokens.shape, 0
         return Draft(torch.tensor(padded), torch.tensor([len(draft) for draft in drafts]))
+
+    def _rows_of(self, tokens: Tensor, lengths: list[int]) -> list[Row]:
+        """New rows, or those of the last call if it is repeated."""
+        known = self.history.automaton(self.max_depth)
+        texts = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
+        same = len(self._rows) == len(texts)
+        if same and all(map(Row.has_read, self._rows, texts, [known] * len(texts))):
+            return self._rows
+        return [Row(self.max_depth, known) for _ in texts]
 
     def _follows(self, tokens: Tensor) -> bool:
         """Whether these are the rows of the last call, and `observe` told of new tokens."""

@@ -32,6 +32,11 @@ class Automaton:
         self._count = [0]  # places where the runs of a state end
         self._followed, self._best = [0], [NONE]  # places with a next token; the most frequent one
 
+    @property
+    def size(self) -> int:
+        """How many states there are; more once it has read something new."""
+        return len(self._length)
+
     def begin(self) -> None:
         """What is read next is another text."""
         self.tail, self._last = START, ROOT
@@ -159,13 +164,19 @@ class Row:
     """One row of a request: its own automaton, and where it stands in that of the history."""
 
     def __init__(self, depth: int, history: Automaton | None) -> None:
-        self.num_read = 0
+        self.tokens: list[int] = []  # what it has read
         self._own, self._history = Automaton(depth), history
+        self._known = history.size if history else 0
         self._place = START
+
+    def has_read(self, tokens: list[int], history: Automaton | None) -> bool:
+        """Whether these are all its tokens, and its history is this one, with nothing new in it."""
+        known = history.size if history else 0
+        return self.tokens == tokens and self._history is history and self._known == known
 
     def read(self, tokens: Sequence[int]) -> None:
         """The row's next tokens."""
-        self.num_read += len(tokens)
+        self.tokens += tokens
         self._own.read(tokens)
         if self._history is not None:
             for token in tokens:

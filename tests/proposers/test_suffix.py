@@ -264,6 +264,18 @@ def test_following_token_by_token_equals_counting_afresh(data, alphabet):
         rows = [[*row, *tokens] for row, tokens in zip(rows, new, strict=True)]
 
 
+def test_a_repeated_call_reads_nothing_again_and_a_new_text_is_seen():
+    proposer, context = Suffix(), context_of([[1, 2, 3, 1, 2], [5, 6]])
+    first = propose(proposer, context, 4)
+    rows = proposer._rows
+    assert torch.equal(propose(proposer, context, 4).tokens, first.tokens)
+    assert proposer._rows is rows
+    proposer.remember([4, 5, 6, 7, 8])
+    assert lists(propose(proposer, context, 4), [[], []], 4)[1] == [7, 8]
+    other = context_of([[1, 2, 3, 1, 2], [5, 4]])
+    assert lists(propose(proposer, other, 4), [[], []], 4)[1] == [5]
+
+
 def test_permuting_the_rows_permutes_the_proposals_case_23():
     rows = [[1, 2, 1, 2, 1], [3, 3], [1, 2, 3, 4, 1, 2], [9]]
     order = [2, 0, 3, 1]
