@@ -89,13 +89,13 @@ def _milliseconds_of_products(proposer: Proposer, calls: int) -> float | None:
 
 def measure_history(num_tokens: int, k: int, calls: int) -> dict[str, object]:
     """Milliseconds of one proposal of suffix decoding with so many tokens of earlier texts, and
-    seconds to sort them, which happens between requests.
+    seconds of the first one, which puts them in order.
     """
     generator = torch.Generator().manual_seed(0)
     text = _made_up(num_tokens + ROW, generator)
     suffix = Suffix(history_tokens=max(num_tokens, 1), remember_outputs=False)
     suffix.remember(text[:num_tokens])
-    build = seconds_of(lambda: suffix.start(1, ROW))
+    suffix.start(1, ROW)
     # The row copies a stretch of the history, so that something matches.
     row = (text[num_tokens // 2 :] if num_tokens else text)[:ROW]
     length = torch.tensor([len(row)])
@@ -106,9 +106,9 @@ def measure_history(num_tokens: int, k: int, calls: int) -> dict[str, object]:
         suffix.propose(context, k, Sampling(), randomness)
 
     suffix.observe(row[None], length, {})
-    propose()
+    first = seconds_of(propose)
     ms = 1000 * median(seconds_of(propose) for _ in range(calls))
-    return {"tokens": num_tokens, "k": k, "proposal_ms": ms, "sort_seconds": build}
+    return {"tokens": num_tokens, "k": k, "proposal_ms": ms, "first_seconds": first}
 
 
 def _made_up(num_tokens: int, generator: torch.Generator) -> torch.Tensor:
@@ -132,9 +132,9 @@ def table(data: Mapping) -> str:
         for label, found in data["methods"].items()
     ]
     histories = [
-        [str(found["tokens"]), found["proposal_ms"], found["sort_seconds"]]
+        [str(found["tokens"]), found["proposal_ms"], found["first_seconds"]]
         for found in data["histories"]
     ]
     head = ("method", "proposal ms", "a token ms", "its products ms", "outside ms")
-    second = as_table(("history of suffix", "proposal ms", "sorting s"), histories)
+    second = as_table(("history of suffix", "proposal ms", "first one s"), histories)
     return f"{as_table(head, methods)}\n\n{second}"
