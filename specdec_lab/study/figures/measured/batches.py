@@ -29,7 +29,7 @@ def batches(data: Mapping[str, dict]) -> Figure:
     height = figure.get_figheight()
     rows = figure.subplots(len(data), len(COLUMNS), squeeze=False)
     figure.subplots_adjust(
-        left=0.07, right=0.985, bottom=1 / height, top=1 - 0.8 / height, wspace=0.25, hspace=0.55
+        left=0.07, right=0.985, bottom=1 / height, top=1 - 0.8 / height, wspace=0.29, hspace=0.55
     )
     for (machine, recording), row in zip(data.items(), rows, strict=True):
         for axes, (metric, words, title) in zip(row, COLUMNS, strict=True):
