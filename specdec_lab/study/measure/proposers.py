@@ -89,7 +89,7 @@ def _milliseconds_of_products(proposer: Proposer, calls: int) -> float | None:
 
 def measure_history(num_tokens: int, k: int, calls: int) -> dict[str, object]:
     """Milliseconds of one proposal of suffix decoding with so many tokens of earlier texts, and
-    seconds of the first one, which puts them in order.
+    seconds of the first one, which puts them in order. The row grows by a token each time.
     """
     generator = torch.Generator().manual_seed(0)
     text = _made_up(num_tokens + ROW, generator)
@@ -97,17 +97,21 @@ def measure_history(num_tokens: int, k: int, calls: int) -> dict[str, object]:
     suffix.remember(text[:num_tokens])
     suffix.start(1, ROW)
     # The row copies a stretch of the history, so that something matches.
-    row = (text[num_tokens // 2 :] if num_tokens else text)[:ROW]
-    length = torch.tensor([len(row)])
-    context = Context(row[None], length, length)
+    row = (text[num_tokens // 2 :] if num_tokens else text)[None, :ROW]  # (1, ROW)
     randomness = CounterRandomness(torch.zeros(1, dtype=torch.long), torch.device("cpu"))
+    one = torch.ones(1, dtype=torch.long)
 
-    def propose() -> None:
-        suffix.propose(context, k, Sampling(), randomness)
+    def propose(length: int) -> float:
+        context = Context(row, one * length, one)
+        return seconds_of(lambda: suffix.propose(context, k, Sampling(), randomness))
 
-    suffix.observe(row[None], length, {})
-    first = seconds_of(propose)
-    ms = 1000 * median(seconds_of(propose) for _ in range(calls))
+    suffix.observe(row[:, : ROW - calls - 1], one * (ROW - calls - 1), {})
+    times = []
+    for length in range(ROW - calls, ROW + 1):
+        times.append(propose(length))
+        suffix.observe(row[:, length - 1 : length], one, {})
+    first, *later = times
+    ms = 1000 * median(later)
     return {"tokens": num_tokens, "k": k, "proposal_ms": ms, "first_seconds": first}
 
 
