@@ -134,7 +134,7 @@ def test_without_git_there_is_no_commit(monkeypatch, tmp_path):
 
 
 def test_every_part_has_its_four_functions():
-    assert tuple(MEASURED) == parts.PARTS
+    assert set(MEASURED) <= set(parts.PARTS)
     for name in parts.PARTS:
         module = parts.module_of(name)
         assert all(hasattr(module, word) for word in ("settings", "cells", "summary", "table"))
