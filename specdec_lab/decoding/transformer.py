@@ -12,7 +12,6 @@ that property; torch's CPU attention gets it when query rows are padded to whole
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdec_lab.decoding.cache import KEY_BLOCK, KVCache, round_up
-from specdec_lab.decoding.linear import PackedLinear
+from specdec_lab.decoding.linear import packed_copy
 
 TILES = (4, 8, 16, 32)  # 32 rows are what torch's CPU attention works on at a time
 
@@ -240,13 +239,7 @@ class Transformer(nn.Module):
         """The fast copy for inference: products packed, everything else shared with this module, no
         gradients.
         """
-        shared = {id(p): p for p in self.parameters()}
-        fast = copy.deepcopy(self, shared)
-        for module in list(fast.modules()):
-            for name, child in list(module.named_children()):
-                if isinstance(child, nn.Linear):
-                    setattr(module, name, PackedLinear(child))
-        return fast
+        return packed_copy(self)
 
 
 def chain_layout(arch: Architecture, x: Tensor, cache: KVCache | None = None) -> Layout:

@@ -23,10 +23,10 @@ from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import History, Sampling, history_of
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.base import Proposer
+from specdec_lab.proposers.chain import checked_drafting
 from specdec_lab.proposers.short_model import METHOD, ShortModel, load_short_model
 from specdec_lab.proposers.weights import shipped
 
-DRAFTING = ("probabilistic", "greedy")
 TRAINED = "trained"  # the model that comes with the project
 CATCH_UP = 2  # tokens that a draft cache lacks at most when every step is proposed for
 KEY_BLOCK = 64  # slots; rows of a draft need not be bit-identical, so few keys are read
@@ -63,14 +63,12 @@ class DraftModel(Proposer):
         num_speculative_tokens: int = 4,
         min_confidence: float = 0.0,
     ) -> None:
-        if drafting not in DRAFTING:
-            raise ValueError(f"drafting must be one of {', '.join(DRAFTING)}, not {drafting!r}")
         self.default_k = whole_number("num_speculative_tokens", num_speculative_tokens, least=0)
         if not 0 <= min_confidence <= 1:
             raise ValueError(
                 f"min_confidence must lie in [0, 1], 0 never stops early, not {min_confidence!r}."
             )
-        self.drafting, self.min_confidence = drafting, min_confidence
+        self.drafting, self.min_confidence = checked_drafting(drafting), min_confidence
         self.model = _draft_of(target, model)
         check_same_tokenizer(target, self.model)
         self.vocab_size = target.vocab_size
