@@ -75,8 +75,9 @@ def _bars(axes: Axes, recorded: Mapping) -> None:
             axes.barh(place, width, 0.66, left, color=color, edgecolor="white", label=shown)
             shown = None  # one entry in the legend for both bars
             if width > WIDE * widest:
-                middle = {"ha": "center", "va": "center", "fontsize": 9, "color": ink}
-                axes.text(left + width / 2, place, f"{width:.1f}", **middle)
+                middle = {"ha": "center", "va": "center", "fontsize": 9, "color": ink, "zorder": 5}
+                behind = {"facecolor": color, "edgecolor": "none", "pad": 1.5}  # hides the limit
+                axes.text(left + width / 2, place, f"{width:.1f}", bbox=behind, **middle)
     axes.axvline(limit, ls="--", color=METHODS["theory"].color, lw=1.6)
     label = f"reading {recorded['weight_bytes'] / 1e6:.0f} MB of weights"
     axes.annotate(label, (limit, 1), (0, 4), xycoords=("data", "axes fraction"), **NAME)
