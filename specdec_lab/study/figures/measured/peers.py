@@ -22,11 +22,11 @@ class Arm:
 
     @property
     def look(self) -> dict[str, object]:
-        """The bar's look: ours full, others pale and hatched."""
+        """The bar's look: ours full, others pale with a border."""
         color = METHODS[self.method].color
         if self.is_ours:
             return {"color": color, "edgecolor": color}
-        return {"color": lighter(color, 0.6), "edgecolor": color, "hatch": "////"}
+        return {"color": lighter(color, 0.65), "edgecolor": color}
 
 
 ARMS = {
@@ -72,7 +72,10 @@ def peers(data: Mapping[str, dict]) -> Figure:
 
 
 TITLE = "Ours and other programs: bars are medians, lines the lowest and highest round"
-WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+NUMBER = {
+    **{"textcoords": "offset points", "va": "center", "fontsize": 9},
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+}
 BOLD = {"weight": "bold", "fontsize": 12}
 NAME = {"xycoords": "axes fraction", "textcoords": "offset points", "color": PALE, "fontsize": 9.5}
 
@@ -92,9 +95,9 @@ def _bars(axes: Axes, result: Mapping) -> None:
     arms += [name for name in result["rounds"] if name not in ARMS]
     for place, name in enumerate(arms):
         middle, rounds = result["tokens_per_second"][name], result["rounds"][name]
-        axes.barh(place, middle, 0.72, lw=0.8, **_arm(name).look)
+        axes.barh(place, middle, 0.72, lw=1.4, **_arm(name).look)
         axes.hlines(place, min(rounds), max(rounds), color="#222222", lw=1.6)
-        axes.text(max(rounds), place, f" {middle:.1f}", va="center", fontsize=9, bbox=WHITE)
+        axes.annotate(f"{middle:.1f}", (max(rounds), place), (5, 0), **NUMBER)
     if "ours" in arms:
         plain = result["tokens_per_second"]["ours"]
         axes.axvline(plain, color=METHODS["none"].color, lw=1.4, ls="--", zorder=0)
