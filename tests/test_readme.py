@@ -68,6 +68,24 @@ def test_the_other_libraries_are_those_of_the_recording():
     assert f"{ratio:.1f} times what Arctic's C++ takes" in text
 
 
+def test_the_methods_and_the_batch_are_those_of_the_recordings():
+    folder = ROOT / re.search(r"`(data/measurements/[\w-]+)/", README)[1]
+    decode, batch = (
+        json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))["data"]
+        for part in ("decode", "batch")
+    )
+    cells = {name: cell["scopes"]["all"] for name, cell in decode["cells"].items()}
+    ngram, twin = cells["ngram, k = 4"], cells["draft_model int4, k = 4"]
+    crowd = batch["batches"]["16"]["ngram, k = 4"]
+    text = " ".join(README.split())
+    assert f"n-gram with k = 4 runs {ngram['speedup']:.1f} times as fast" in text
+    assert f"as the draft, k = 4, {twin['speedup']:.1f} times" in text
+    assert f"that twin is {twin['itl_speedup']:.1f} times as fast" in text
+    assert f"down to {crowd['speedup']:.2f} of plain decoding" in text
+    assert (decode["prompts"], len(decode["domains"])) == (3, 5)
+    assert f"{decode['max_new_tokens']} tokens" in text
+
+
 def test_every_notebook_is_in_the_table():
     listed = set(re.findall(r"^\| `(\d\d_\w+)` \|", README, re.MULTILINE))
     assert listed == {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
