@@ -56,7 +56,7 @@ def greedy_or_sampled(data: dict) -> Figure:
     axes = figure.subplots()
     color = METHODS["draft_model"].color
     curves = {
-        "sampled": ("-", "^", "sampled: $\\sum\\min(p,q)$", 10),
+        "sampled": ("-", "^", "sampled: $\\sum\\min(p,q)$", -20),
         "greedy": ("--", "o", "greedy: p at q's favourite", -22),
     }
     for name, (dash, marker, label, above) in curves.items():
