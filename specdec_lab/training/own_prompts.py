@@ -148,7 +148,7 @@ ASK_INVENTED = (
 
 
 def records(rng: Random) -> Recipe:
-    """Rows to turn into JSON, or JSON to make up; the first object is in the answer's mouth."""
+    """Rows to turn into JSON, or JSON to make up; the first object is in the mouth."""
     keys = rng.sample(sorted(FIELDS), rng.randint(3, 5))
     rows = [{key: FIELDS[key](rng) for key in keys} for _ in range(rng.randint(4, 7))]
     document = f"own/json/{' '.join(sorted(keys))}"
@@ -157,14 +157,14 @@ def records(rng: Random) -> Recipe:
         text = rng.choice(ASK_INVENTED).format(
             count=len(rows) + 2, subject=rng.choice(SUBJECTS), keys=", ".join(keys)
         )
-        return Recipe("json", "en", document, (text,), (f"{json.dumps(rows[0])}\n{{",))
+        return Recipe("json", "en", document, (text,), (_begun(rows),))
     table = _table(rng, keys, rows)
     if style < 0.35:
         text = ASK_ARRAY.format(rng.choice(SUBJECTS), table)
-        first = json.dumps(rows[0], indent=2).replace("\n", "\n  ")
-        return Recipe("json", "en", document, (text,), (f"[\n  {first},\n  {{",))
+        first = json.dumps(rows[:1], indent=2).removesuffix("\n]")
+        return Recipe("json", "en", document, (text,), (f'{first},\n  {{\n    "{keys[0]}":',))
     text = rng.choice(ASK_RECORDS).format(rng.choice(SUBJECTS), table)
-    return Recipe("json", "en", document, (text,), (f"{json.dumps(rows[0])}\n{{",))
+    return Recipe("json", "en", document, (text,), (_begun(rows),))
 
 
 def records_turkish(rng: Random) -> Recipe:
@@ -174,7 +174,12 @@ def records_turkish(rng: Random) -> Recipe:
     asked = rng.choice(ASK_RECORDS_TURKISH)
     text = asked.format(rng.choice(SUBJECTS_TURKISH), _table(rng, keys, rows))
     document = f"own/json/{' '.join(sorted(keys))}"
-    return Recipe("json", "tr", document, (text,), (f"{json.dumps(rows[0])}\n{{",))
+    return Recipe("json", "tr", document, (text,), (_begun(rows),))
+
+
+def _begun(rows: list[dict]) -> str:
+    """The first object and the first key of the next, up to where a token ends anyway."""
+    return f'{json.dumps(rows[0])}\n{{"{next(iter(rows[1]))}":'
 
 
 def _table(rng: Random, keys: list[str], rows: list[dict]) -> str:
