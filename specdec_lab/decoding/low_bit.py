@@ -98,13 +98,7 @@ def low_bit_copy(target: Target, bits: int) -> Target:
     def make(product: PackedLinear) -> LowBitLinear:
         return LowBitLinear(product, HEAD_BITS if product is target.model.head else bits)
 
-    return Target(
-        with_products(target.model, make),
-        max_context=target.max_context,
-        eos_ids=target.eos_ids,
-        tokenizer=target.tokenizer,
-        name=f"{target.name}, int{bits}",
-    )
+    return target.with_model(with_products(target.model, make), f"int{bits}")
 
 
 def with_products(model: Transformer, make: Callable[[PackedLinear], nn.Module]) -> Transformer:

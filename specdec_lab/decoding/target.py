@@ -65,6 +65,16 @@ class Target:
         """The precision of weights, hidden states and logits."""
         return self.model.embed.weight.dtype
 
+    def with_model(self, model: Transformer, what: str) -> Target:
+        """The same target with other products in its ``model``, called "name, what"."""
+        return Target(
+            model,
+            max_context=self.max_context,
+            eos_ids=self.eos_ids,
+            tokenizer=self.tokenizer,
+            name=f"{self.name}, {what}",
+        )
+
     def start(self, batch_size: int, max_length: int) -> KVCache:
         """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
         return (self._graphs or self.model).new_cache(batch_size, max_length)

@@ -42,13 +42,8 @@ def rounded_copy(
         keeps = head is not None and product is target.model.head
         return head if keeps else _rounded(product, bits, group)
 
-    return Target(
-        with_products(target.model, make),
-        max_context=target.max_context,
-        eos_ids=target.eos_ids,
-        tokenizer=target.tokenizer,
-        name=f"{target.name}, weights rounded to {bits} bits",
-    )
+    rounded = with_products(target.model, make)
+    return target.with_model(rounded, f"weights rounded to {bits} bits")
 
 
 def _rounded(product: PackedLinear, bits: int, group: int) -> nn.Linear:

@@ -43,13 +43,7 @@ class HalfLinear(nn.Module):
 
 def half_copy(target: Target) -> Target:
     """A second target whose products are in bfloat16; everything else is shared."""
-    return Target(
-        with_products(target.model, HalfLinear),
-        max_context=target.max_context,
-        eos_ids=target.eos_ids,
-        tokenizer=target.tokenizer,
-        name=f"{target.name}, bfloat16 products",
-    )
+    return target.with_model(with_products(target.model, HalfLinear), "bfloat16 products")
 
 
 @cache
