@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The GPU's part of the checks, for a machine that is lent for minutes: no network there, and less
 # than the model's 90 MB can be carried in one go. CUDA has not been measured yet: no such machine
-# was at hand, and this script has run with DEVICE=cpu alone.
+# was at hand. `pack` and `receive` have been tried, the stages of `run` not from end to end.
 #
 #   here     bash .ci/gpu.sh pack [WHEEL]   the model's wheel, in parts, into .gpu (git-ignored)
 #   there    bash .ci/gpu.sh receive        once per part but the last: carry .gpu/part-1, ...

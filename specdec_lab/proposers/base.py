@@ -14,7 +14,9 @@ class Proposer:
 
     ``hidden_layers`` are the target layers whose states `observe` wants, ``default_k`` the number
     of drafted tokens when the caller names none, ``max_k`` the most it can draft (None: no limit).
-    Neither `propose` nor `observe` may read a tensor on the host or loop over rows.
+    Neither `propose` nor `observe` may read a tensor on the host or loop over rows, as an
+    accelerator would wait for it. On a CPU it costs nothing, so a proposer may have a second form
+    there that does, tested against the first.
     """
 
     hidden_layers: tuple[int, ...] = ()
