@@ -112,8 +112,8 @@ def _declare_speculation(group: argparse._ArgumentGroup) -> None:
     add(
         "--method",
         default="ngram",
-        help="how drafts are made: ngram (default), suffix, draft_model, draft_tree, mlp_speculator "
-        "(to be trained first), none, the dotted path of a class, "
+        help="how drafts are made: ngram (default), suffix, draft_model, draft_tree, "
+        "mlp_speculator (to be trained first), none, the dotted path of a class, "
         'or a JSON object with options, \'{"method": "ngram", "max_n": 4}\'',
     )
     add("--k", type=int, help="drafted tokens per step; the method's own number if left out")
