@@ -8,7 +8,6 @@ or 8 bits (``int4``, ``int8``): rounding is lossy for a target and lossless for 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,13 +16,13 @@ from torch import Tensor
 
 from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.low_bit import LOW_BITS, low_bit_copy
-from specdec_lab.decoding.randomness import Lane, Randomness
+from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import whole_number
-from specdec_lab.decoding.sampling import History, Sampling, history_of
+from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.base import Proposer
-from specdec_lab.proposers.chain import checked_drafting
+from specdec_lab.proposers.chain import checked_drafting, draft_chain
 from specdec_lab.proposers.short_model import METHOD, ShortModel, load_short_model
 from specdec_lab.proposers.weights import shipped
 
@@ -108,34 +107,13 @@ class DraftModel(Proposer):
         """
         if self._cache is None:
             raise ValueError("A draft model has to be told of the prompt: call start and observe.")
-        greedy = self.drafting == "greedy" or sampling.is_greedy
-        sampling = replace(sampling, temperature=0.0) if greedy else sampling
-        draft = Draft.empty(len(context.lengths), context.lengths.device)
-        goes_on = torch.ones_like(draft.count, dtype=torch.bool)  # (B,)
-        laws: list[Tensor] = []
-        for place in range(k):
-            logits = self._read(draft.tokens[:, -1:]) if place else self._catch_up(context)
-            logits = self._over_target_ids(logits).to(goes_on.device)  # (B, V)
-            history = _newest(history_of(sampling, context, draft, self.vocab_size))
-            if greedy:
-                drawn = sampling.choose(logits, history, randomness, context.lengths)  # (B,)
-            else:
-                laws.append(sampling.probs(logits, history))
-                drawn = randomness.draw(laws[-1], context.lengths, Lane.DRAFT, place)
-            draft = Draft(torch.cat((draft.tokens, drawn[:, None]), 1), draft.count + goes_on)
-            goes_on = goes_on & self._is_sure(drawn, logits if greedy else laws[-1], greedy)
-            if goes_on.device.type == "cpu" and not goes_on.any():  # reading costs nothing here
-                break
-        return replace(draft, probs=torch.stack(laws, 1)) if laws else draft
 
-    def _is_sure(self, drawn: Tensor, found: Tensor, are_logits: bool) -> Tensor | bool:
-        """Which rows (B,) the draft goes on with: those whose newest token ``drawn`` has at least
-        ``min_confidence`` in the law it is from; a law, or logits, are ``found`` (B, V).
-        """
-        if self.min_confidence == 0:
-            return True
-        law = found.float().softmax(-1) if are_logits else found
-        return law.gather(1, drawn[:, None])[:, 0] >= self.min_confidence
+        def next_logits(newest: Tensor, place: int) -> Tensor:
+            logits = self._read(newest[:, None]) if place else self._catch_up(context)
+            return self._over_target_ids(logits)  # (B, V)
+
+        how = {"drafting": self.drafting, "min_confidence": self.min_confidence}
+        return draft_chain(next_logits, context, k, sampling, randomness, **how)
 
     def _catch_up(self, context: Context) -> Tensor:
         """Reads the committed tokens that the cache lacks, the pending one last: logits (B, Vd)."""
@@ -215,8 +193,3 @@ def _num_shared_ids(target: Target, draft: Target) -> int:
     if target.tokenizer is not None:
         widths.append(max(target.tokenizer.get_vocab().values()) + 1)
     return min(widths)
-
-
-def _newest(history: History | None) -> History | None:
-    """The counts in front of the place drafted next, each (B, V)."""
-    return history and History(history.total[:, -1], history.output[:, -1])
