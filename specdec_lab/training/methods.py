@@ -12,10 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from specdec_lab.decoding.target import Target
-from specdec_lab.decoding.transformer import Transformer
 from specdec_lab.proposers.draft_vocab import DraftVocab, count_tokens
-from specdec_lab.proposers.mlp_speculator import NUM_STAGES, WIDTH, MLPStages, new_stages
-from specdec_lab.proposers.short_model import NUM_LAYERS, new_short_model
 from specdec_lab.proposers.weights import describe_target, trained_state
 from specdec_lab.training.losses import LOSSES
 from specdec_lab.training.states import Batch, Texts
@@ -58,8 +55,10 @@ class Method:
         """What is needed beside the weights to build the module again."""
         return {}
 
-    def loss(self, batch: Batch) -> Tensor:
-        """The mean loss over judged places and depths, ()."""
+    def loss(self, batch: Batch, progress: float = 0.0) -> Tensor:
+        """The mean loss over judged places and depths, (); ``progress`` is the share of training
+        that is done, for methods that change what they learn.
+        """
         total, weights = torch.zeros(()), torch.zeros(())
         for depth, logits in enumerate(self.logits(batch, self.depth)):
             law, judged = batch.judged_at(depth)
@@ -75,85 +74,6 @@ class Method:
     def tensors(self) -> dict[str, Tensor]:
         """What goes into the weights file."""
         return trained_state(self.module) | {"draft_to_target": self.vocab.draft_to_target}
-
-
-class MLPSpeculatorMethod(Method):
-    """All stages on the true tokens of the text, each from what the one before it carries."""
-
-    name = "mlp_speculator"
-    module: MLPStages
-    learning_rate = 2e-3
-
-    def __init__(
-        self,
-        target: Target,
-        texts: Texts,
-        loss: str = "kl",
-        seed: int = 0,
-        num_stages: int = NUM_STAGES,
-        width: int = WIDTH,
-    ) -> None:
-        super().__init__(target, texts.vocab, loss)
-        self.depth = num_stages
-        self.module = new_stages(target, texts.vocab, num_stages, width)
-        states = some_states(texts, *self.hidden_layers(target))  # (n, H)
-        self.module.state_mean.copy_(states.mean(0))
-        self.module.state_spread.copy_(states.std(0).clamp(min=1e-3))
-        generator = torch.Generator().manual_seed(seed)
-        self.module.initialise(generator, float(states.square().mean().sqrt()))
-        self.module.head.bias.data.copy_(log_unigram(texts))
-
-    @staticmethod
-    def hidden_layers(target: Target) -> tuple[int, ...]:
-        """The states after the final norm."""
-        return (target.num_layers,)
-
-    def options(self) -> dict[str, str]:
-        """The size of the stages."""
-        return {"num_stages": str(self.module.num_stages), "width": str(self.module.width)}
-
-    def logits(self, batch: Batch, depth: int) -> Iterator[Tensor]:
-        """One stage a depth, at most as many as there are."""
-        (states,) = batch.hidden.values()
-        carried = self.module.first(states[batch.anchors()])  # (N, H)
-        for number in range(min(depth, self.depth)):
-            carried = self.module.stage(number, carried, batch.token_at(number))
-            yield self.module.logits(carried)
-
-
-class DraftModelMethod(Method):
-    """The target's first layers, taught its law: the same at every depth, so one is trained."""
-
-    name = "draft_model"
-    module: Transformer
-    depth = 1
-    storage = "int8"  # three layers of the target are 21 MB in 16 bits
-
-    def __init__(
-        self,
-        target: Target,
-        texts: Texts,
-        loss: str = "kl",
-        seed: int = 0,
-        num_layers: int = NUM_LAYERS,
-    ) -> None:
-        super().__init__(target, texts.vocab, loss)
-        self.module = new_short_model(target, texts.vocab, num_layers)
-
-    def options(self) -> dict[str, str]:
-        """The depth of the model."""
-        return {"num_layers": str(self.module.arch.num_layers)}
-
-    def logits(self, batch: Batch, depth: int) -> Iterator[Tensor]:
-        """The same logits, read one place further on for every depth."""
-        states, _ = self.module(batch.tokens)  # (B, T, H)
-        for number in range(depth):
-            yield self.module.head(states[batch.read_at(number)])
-
-
-METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (MLPSpeculatorMethod, DraftModelMethod)
-}
 
 
 def log_unigram(texts: Texts) -> Tensor:

@@ -24,7 +24,7 @@ from specdec_lab.proposers.draft_vocab import (
     most_useful,
 )
 from specdec_lab.training.corpus import FOLDER, load_corpus, load_labelled
-from specdec_lab.training.methods import METHODS
+from specdec_lab.training.menu import METHODS
 from specdec_lab.training.states import TargetStates, Text, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 

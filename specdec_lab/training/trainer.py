@@ -107,7 +107,7 @@ class Trainer:
         self.method.module.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(self.step)
-        loss = self.method.loss(batch)
+        loss = self.method.loss(batch, self.step / self.settings.steps)
         number = loss.item()
         if not math.isfinite(number):
             raise ValueError(f"The loss is {number} at step {self.step}: lower the learning rate.")

@@ -16,7 +16,7 @@ from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.short_model import load_short_model
 from specdec_lab.proposers.weights import read_weights
 from specdec_lab.training import session
-from specdec_lab.training.methods import METHODS
+from specdec_lab.training.menu import METHODS
 from specdec_lab.training.session import Plan, draft_vocab, train
 from specdec_lab.training.trainer import Settings
 from toys import random_target

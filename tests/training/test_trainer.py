@@ -14,7 +14,8 @@ from specdec_lab.proposers.mlp_speculator import MLPSpeculator
 from specdec_lab.proposers.weights import trained_state
 from specdec_lab.study.overlap import logits_behind
 from specdec_lab.training.acceptance import held_out
-from specdec_lab.training.methods import Method, MLPSpeculatorMethod
+from specdec_lab.training.methods import Method
+from specdec_lab.training.mlp_method import MLPSpeculatorMethod
 from specdec_lab.training.states import TargetStates, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 from toys import random_target
