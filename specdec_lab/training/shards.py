@@ -21,6 +21,7 @@ from specdec_lab.decoding.trace import repeated_ngram_share
 from specdec_lab.training.recipes import Recipe
 
 MOST_REPEATED = 0.3  # an answer with a larger share of repeated 4-grams is a loop
+MOST_REPEATED_IN_RECORDS = 0.5  # the same where keys recur by right, or where it came to its end
 LARGEST_ID = 2**16 - 1
 
 
@@ -41,8 +42,14 @@ class Entry:
 
     @property
     def is_loop(self) -> bool:
-        """Whether the answer goes round in circles: easy to copy, and nothing to learn from."""
-        return repeated_ngram_share(self.tokens) > MOST_REPEATED
+        """Whether the answer goes round in circles: easy to copy, and nothing to learn from.
+
+        Records repeat their keys, and an answer that ended by itself was in no endless circle: both
+        may repeat more.
+        """
+        may_repeat = self.recipe.domain == "json" or self.finish == "eos"
+        most = MOST_REPEATED_IN_RECORDS if may_repeat else MOST_REPEATED
+        return repeated_ngram_share(self.tokens) > most
 
 
 @dataclass(frozen=True, slots=True)

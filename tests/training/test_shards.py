@@ -1,5 +1,7 @@
 """Files of answers: small, whole or absent, and read back as written."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lab.training.recipes import Passage, Recipe
@@ -54,3 +56,13 @@ def test_what_was_half_written_is_no_shard(tmp_path):
 def test_loops_are_told_from_texts():
     assert entry([1, 2, 3, 4] * 10).is_loop
     assert not entry(list(range(60))).is_loop
+
+
+@pytest.mark.parametrize(
+    ("domain", "finish", "loop"),
+    [("chat", "length", True), ("chat", "eos", False), ("json", "length", False)],
+)
+def test_records_and_answers_that_end_may_repeat_more(domain, finish, loop):
+    some = entry([*range(60), *[1, 2, 3, 4] * 12])  # 0.42 of its 4-grams were there before
+    told = replace(some, recipe=replace(some.recipe, domain=domain), finish=finish)
+    assert told.is_loop == loop
