@@ -254,8 +254,7 @@ def chain_layout(arch: Architecture, x: Tensor, cache: KVCache | None = None) ->
         positions = cache.lengths[:, None] + steps  # (B, N)
         num_keys, places = cache.num_keys(num_nodes), cache.places(num_nodes)
     visible = torch.arange(num_keys, device=x.device) <= positions[:, :, None]  # (B, N, keys)
-    mask = _fold_mask(visible, arch, x.dtype)
-    return Layout(*_rotary(arch, positions, x.dtype), mask, cache, places, num_keys)
+    return layout_of(arch, positions, visible, x.dtype, cache, places, num_keys)
 
 
 def tree_layout(arch: Architecture, x: Tensor, cache: KVCache, seen: Tensor) -> Layout:
@@ -273,9 +272,24 @@ def tree_layout(arch: Architecture, x: Tensor, cache: KVCache, seen: Tensor) -> 
     node = ahead.clamp(0, num_behind - 1)[:, None].expand(-1, num_nodes, -1)
     drafted = (ahead >= 0) & (ahead < num_behind)
     visible = (ahead < 0)[:, None] | (drafted[:, None] & seen.gather(2, node))  # (B, N, keys)
-    mask = _fold_mask(visible, arch, x.dtype)
     positions = lengths + seen.sum(-1) - 1  # (B, N)
-    return Layout(*_rotary(arch, positions, x.dtype), mask, cache, places, num_keys)
+    return layout_of(arch, positions, visible, x.dtype, cache, places, num_keys)
+
+
+def layout_of(
+    arch: Architecture,
+    positions: Tensor,
+    visible: Tensor,
+    dtype: torch.dtype,
+    cache: KVCache | None = None,
+    places: Tensor | None = None,
+    num_keys: int = 0,
+) -> Layout:
+    """The layout of nodes at ``positions`` (B, N) that see the keys of ``visible`` (B, N, keys)
+    bool: for whoever draws a mask of their own.
+    """
+    mask = _fold_mask(visible, arch, dtype)
+    return Layout(*_rotary(arch, positions, dtype), mask, cache, places, num_keys)
 
 
 def _rotary(arch: Architecture, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
