@@ -23,7 +23,7 @@ STATISTICS = 40  # texts that means, spreads and scales are taken from
 class Method:
     """What the trainer asks for: ``module``, ``depth``, `logits` and `metadata`.
 
-    ``depth`` is how many drafted tokens are trained, ``loss`` a name in ``LOSSES``; token ``d``
+    ``depth`` is how many drafted tokens are looked at, ``loss`` a name in ``LOSSES``; token ``d``
     weighs ``depth_weight**d``, as it is drafted only after those before it. ``storage`` is how the
     weights are kept.
     """
@@ -55,15 +55,25 @@ class Method:
         """What is needed beside the weights to build the module again."""
         return {}
 
+    def trained_depth(self, progress: float) -> int:
+        """How many drafted tokens are trained when the share ``progress`` of training is done."""
+        return self.depth
+
+    def losses(self, batch: Batch, depth: int) -> Iterator[Tensor]:
+        """For each of ``depth`` drafted tokens, the loss (N,) at every anchor of ``batch``."""
+        for number, logits in enumerate(self.logits(batch, depth)):
+            law, _ = batch.judged_at(number)
+            yield LOSSES[self.loss_name](logits, law)
+
     def loss(self, batch: Batch, progress: float = 0.0) -> Tensor:
         """The mean loss over judged places and depths, (); ``progress`` is the share of training
         that is done, for methods that change what they learn.
         """
         total, weights = torch.zeros(()), torch.zeros(())
-        for depth, logits in enumerate(self.logits(batch, self.depth)):
-            law, judged = batch.judged_at(depth)
+        for depth, losses in enumerate(self.losses(batch, self.trained_depth(progress))):
+            _, judged = batch.judged_at(depth)
             weight = self.depth_weight**depth * judged
-            total = total + (LOSSES[self.loss_name](logits, law) * weight).sum()
+            total = total + (losses * weight).sum()
             weights = weights + weight.sum()
         return total / weights.clamp(min=1)
 
