@@ -9,6 +9,7 @@ al. 2015) they become a draft model. `DraftModel` drafts with it like with any o
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def new_short_model(target: Target, vocab: DraftVocab, num_layers: int = NUM_LAY
     with torch.device("meta"):
         model = Transformer(arch)
     model.embed = nn.Embedding.from_pretrained(target.model.embed.weight.detach(), freeze=True)
-    model.layers = nn.ModuleList(_trainable(layer) for layer in target.model.layers[:num_layers])
+    model.layers = nn.ModuleList(
+        trainable_copy(layer) for layer in target.model.layers[:num_layers]
+    )
     model.norm = copy.deepcopy(target.model.norm)
     model.head = vocab.head_of(target)
     for part in (model.layers, model.norm):
@@ -59,19 +62,27 @@ def new_short_model(target: Target, vocab: DraftVocab, num_layers: int = NUM_LAY
     return model
 
 
-def load_short_model(target: Target, path: Path) -> ShortModel:
-    """The short model of a weights file. Raises ValueError when it does not fit ``target``."""
+def load_short_model(
+    target: Target,
+    path: Path,
+    method: str = METHOD,
+    new_model: Callable[[Target, DraftVocab, int], Transformer] = new_short_model,
+) -> ShortModel:
+    """The short model of a weights file for ``method``, whose modules ``new_model`` makes.
+
+    Raises ValueError when it does not fit ``target``.
+    """
     tensors, metadata = read_weights(path)
-    if metadata.get("method") != METHOD:
-        raise ValueError(f"{path} holds weights for {metadata.get('method')}, not for {METHOD}.")
+    if metadata.get("method") != method:
+        raise ValueError(f"{path} holds weights for {metadata.get('method')}, not for {method}.")
     check_fits(path, metadata, target)
     vocab = DraftVocab(tensors.pop("draft_to_target"), target.vocab_size)
-    model = new_short_model(target, vocab, int(metadata["num_layers"]))
+    model = new_model(target, vocab, int(metadata["num_layers"]))
     load_trained_state(model, tensors)
     return ShortModel(model, vocab, target)
 
 
-def _trainable(layer: nn.Module) -> nn.Module:
+def trainable_copy(layer: nn.Module) -> nn.Module:
     """A copy of a layer that shares nothing with it, ordinary products in the place of packed
     ones.
     """

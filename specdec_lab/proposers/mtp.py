@@ -1,0 +1,64 @@
+"""Multi-token prediction: one module, used over and over, reads what it made of the last token.
+
+DeepSeek-V3 (2024, arXiv 2412.19437) trains such a module together with the model:
+
+    h' = M [RMSNorm(h_i); RMSNorm(e(t_{i+1}))], one block, norm, the model's own head
+
+FastMTP (Cai et al. 2025, arXiv 2509.18362) shares one module among all depths, so that the state
+behind its norm takes the place of h for the next token; that is the form here.
+
+Ours is a *retrofit*: the target is frozen, only M, the norms and the block learn. Trained together,
+the model's states learn to say more than the next token, which is the reason why DeepSeek-V3 and
+other models that ship with such a module draft well with it; a retrofit has to find what happens to
+be there.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from specdec_lab.decoding.target import Target
+from specdec_lab.decoding.transformer import Layout, RMSNorm
+from specdec_lab.proposers.draft_vocab import DraftVocab
+from specdec_lab.proposers.feature_head import (
+    OUTPUT_SCALE,
+    TOKEN_GAIN,
+    FeatureHead,
+    final_scale,
+    randomise,
+)
+
+
+class MTPHead(FeatureHead):
+    """Norms, M, one block and a norm; features are the target's final states, standardised.
+
+    Kept from the papers: both norms in front of M, the norm in front of the head, and that what is
+    passed on is the state behind it. Changed: the head is the target's on a draft vocabulary, with
+    a bias.
+    """
+
+    method = "mtp"
+
+    def __init__(self, target: Target, vocab: DraftVocab) -> None:
+        hidden = target.hidden_size
+        super().__init__(target, vocab, (target.num_layers,), hidden)
+        self.feature_norm = RMSNorm(hidden, self.arch.norm_eps)
+        self.token_norm = RMSNorm(hidden, self.arch.norm_eps)
+        self.mix = nn.Linear(2 * hidden, hidden, bias=False)
+        self.output_norm = RMSNorm(hidden, self.arch.norm_eps)
+
+    def read(self, features: Tensor, tokens: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """The features behind the norm, and the same as states of the target: both (B, N, H)."""
+        normed = self.token_norm(self.embed(tokens)), self.feature_norm(features)
+        x = self._layer(self.mix(torch.cat(normed, dim=-1)), layout)
+        made = self.output_norm(x)
+        return made, made * self.state_spread + self.state_mean
+
+    def initialise(self, target: Target, generator: torch.Generator) -> None:
+        """M = [small | I]: what is made lies between the feature and the mean."""
+        hidden = self.arch.hidden_size
+        randomise(self.mix.weight[:, :hidden], generator, TOKEN_GAIN)
+        self.mix.weight.data[:, hidden:] = torch.eye(hidden)
+        self.output_norm.weight.data.fill_(OUTPUT_SCALE)
+        self._copy_last_layer(target, final_scale(self, target), generator)
