@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from torch import Tensor
 
 from specdec_lab.decoding.randomness import Randomness
@@ -14,6 +17,7 @@ class Proposer:
 
     ``hidden_layers`` are the target layers whose states `observe` wants, ``default_k`` the number
     of drafted tokens when the caller names none, ``max_k`` the most it can draft (None: no limit).
+    ``card`` says what it takes to have it, as `weights.card_of` does; {} if it takes nothing.
     Neither `propose` nor `observe` may read a tensor on the host or loop over rows, as an
     accelerator would wait for it. On a CPU it costs nothing, so a proposer may have a second form
     there that does, tested against the first.
@@ -22,6 +26,7 @@ class Proposer:
     hidden_layers: tuple[int, ...] = ()
     default_k: int = 4
     max_k: int | None = None
+    card: Mapping[str, float | None] = MappingProxyType({})
 
     def start(self, batch_size: int, max_length: int) -> None:
         """Forgets the last run; rows will hold at most ``max_length`` tokens."""

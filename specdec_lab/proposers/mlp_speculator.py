@@ -31,7 +31,13 @@ from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.base import Proposer
 from specdec_lab.proposers.chain import checked_drafting, draft_chain
 from specdec_lab.proposers.draft_vocab import DraftVocab
-from specdec_lab.proposers.weights import check_fits, load_trained_state, read_weights, shipped
+from specdec_lab.proposers.weights import (
+    card_of,
+    check_fits,
+    load_trained_state,
+    read_weights,
+    shipped,
+)
 
 METHOD = "mlp_speculator"
 NUM_STAGES, WIDTH = 4, 768
@@ -120,7 +126,9 @@ class MLPSpeculator(Proposer):
         if isinstance(weights, MLPStages):
             stages = weights
         else:
-            stages, vocab = load_stages(target, Path(weights) if weights else shipped(METHOD))
+            path = Path(weights) if weights else shipped(METHOD)
+            stages, vocab = load_stages(target, path)
+            self.card = card_of(path)
         self.stages = packed_copy(stages).eval()
         self.vocab = vocab.to(target.device)
         self.max_k = stages.num_stages

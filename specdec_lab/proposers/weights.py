@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +74,34 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             f"The weights at {path} can't be read ({error}): train them again."
         ) from error
     return {n: _loaded(n, tensors) for n in tensors if not n.endswith(SCALE)}, metadata
+
+
+def card_of(path: Path) -> dict[str, float | None]:
+    """What it took to have the weights of a file, from its header alone: `measure decode` shows it.
+
+    ``parameters`` counts the numbers that training found, not what is the target's (embedding, rows
+    of the head); ``megabytes`` (10^6 bytes) is the size of the file; ``training_tokens`` are those
+    of the texts, each counted once, ``tokens_seen`` those learned from, each as often as it was
+    read; ``training_minutes`` are without evaluation. None for what an older file does not say.
+    """
+    with safe_open(path, framework="pt") as file:
+        said = dict(file.metadata() or {})
+        trained = set(file.keys()) - {"draft_to_target"}
+        shapes = [file.get_slice(n).get_shape() for n in trained if not n.endswith(SCALE)]
+    return {
+        "parameters": sum(map(math.prod, shapes)),
+        "megabytes": path.stat().st_size / 1e6,
+        "training_tokens": _number(said.get("tokens")),
+        "tokens_seen": _number(said.get("places")),
+        "training_minutes": _number(said.get("minutes")),
+    }
+
+
+def _number(text: str | None) -> float | None:
+    """A number that metadata holds as text, whole where it is."""
+    if text is None:
+        return None
+    return int(text) if text.isdecimal() else float(text)
 
 
 def _stored(name: str, tensor: Tensor, storage: str) -> dict[str, Tensor]:

@@ -147,6 +147,8 @@ def about(trainer: Trainer, plan: Plan) -> dict[str, str]:
         **method.metadata(),
         "data_hash": trainer.texts.hash(),
         "tokens": str(trainer.texts.num_tokens),
+        "places": str(trainer.places),
+        "minutes": f"{trainer.seconds / 60:.1f}",
         "seed": str(settings.seed),
         "steps": str(trainer.step),
         "loss": method.loss_name,

@@ -228,6 +228,20 @@ def test_weights_come_back(tmp_path, storage, error):
     assert not any("embedding" in name or name == "head.weight" for name in tensors)
 
 
+@pytest.mark.parametrize("storage", ["float16", "int8"])
+def test_a_drafter_says_what_it_took_to_have_it(tmp_path, storage):
+    target, path = random_target(dtype=torch.float32), tmp_path / "w.safetensors"
+    stages = saved(path, target, storage, tokens="3000", places="9000", minutes="1.5")
+    card = MLPSpeculator(target, path).card
+    assert card["parameters"] == sum(value.numel() for value in trained_state(stages).values())
+    assert card["megabytes"] == path.stat().st_size / 1e6
+    numbers = [card[word] for word in ("training_tokens", "tokens_seen", "training_minutes")]
+    assert numbers == [3000, 9000, 1.5]
+    saved(path, target)
+    assert MLPSpeculator(target, path).card["training_minutes"] is None  # as an older file
+    assert speculator(target).card == {}
+
+
 def test_load_proposer_finds_weights_by_name(tmp_path, monkeypatch):
     target = random_target(dtype=torch.float32)
     monkeypatch.setattr("specdec_lab.proposers.weights.FOLDER", tmp_path)

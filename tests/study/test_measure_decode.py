@@ -16,7 +16,7 @@ from specdec_lab.study.measure import decode
 from specdec_lab.study.measure.cells import Cell, check_config, read_plan, with_baselines
 from specdec_lab.study.measure.compare import chosen_cells, chosen_prompts
 from specdec_lab.study.measure.summary import Run, interval, overview, same_text, summarise
-from specdec_lab.study.measure.sweep import Sweep, packed, unpacked
+from specdec_lab.study.measure.sweep import CARD, Sweep, packed, unpacked
 from toys import random_target
 
 LOOPS = [[1, 2, 3, 1, 2, 3, 1], [4, 5, 4, 5]]
@@ -203,7 +203,7 @@ def test_the_part_decodes_every_prompt_in_every_round(target, plan, monkeypatch)
     assert set(data["cells"]) == {"plain", "ngram, k = 2", "ngram, k = 4"}
     cell = data["cells"]["ngram, k = 4"]
     assert cell["scopes"]["chat"]["same_text"] == {"equal": 1}
-    assert set(cell["card"]) == {"parameters", "megabytes", "training_tokens", "training_minutes"}
+    assert list(cell["card"]) == list(CARD)
     lines = decode.table(data).splitlines()
     assert lines[0].split()[:3] == ["method", "k", "T"]
     assert "1234" in decode.table(data)

@@ -59,6 +59,8 @@ def test_weights_curve_and_provenance_are_written(target, texts, plan_for, metho
     assert tensors["draft_to_target"].tolist() == list(range(32))
     assert (about["steps"], about["seed"], about["method"]) == ("8", "0", method)
     assert {"target_hash", "data_hash", "final_loss", "command"} <= about.keys()
+    assert int(about["places"]) >= int(about["tokens"]) > 0  # every text is read more than once
+    assert float(about["minutes"]) >= 0
     record = json.loads(path.with_suffix(".json").read_text())
     assert [entry["step"] for entry in record["curve"]] == [4, 8]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specdec_lab.proposers.base import Proposer
 
 WARM_UP = 6  # tokens
-CARD = ("parameters", "megabytes", "training_tokens", "training_minutes")
+CARD = ("parameters", "megabytes", "training_tokens", "tokens_seen", "training_minutes")
 
 
 class Sweep:
