@@ -21,14 +21,16 @@ METHODS = {  # method -> module : class
     "suffix": "specdec_lab.proposers.suffix:Suffix",
     "draft_model": "specdec_lab.proposers.draft_model:DraftModel",
     "draft_tree": "specdec_lab.proposers.draft_tree:DraftTree",
+    "pard": "specdec_lab.proposers.pard:PARD",
     "mlp_speculator": "specdec_lab.proposers.mlp_speculator:MLPSpeculator",
 }
-ELSEWHERE = ("pard", "mtp", "eagle")  # not built yet
+ELSEWHERE = ("mtp", "eagle")  # not built yet
 OTHER_WORDS = {  # what other programs and papers say
     "prompt_lookup": "ngram",
     "lookup": "ngram",
     "draft": "draft_model",
     "assistant": "draft_model",
+    "parallel_drafting": "pard",
     "suffix_decoding": "suffix",
     "eagle3": "eagle",
     "mlp": "mlp_speculator",
@@ -91,7 +93,15 @@ def _read(config: str | Mapping[str, object] | None) -> tuple[str, dict[str, obj
         raise ValueError(f'the config needs a "{word}", not {method!r}; use {_menu()}')
     if word == "model":
         del options["model"]
-    return method, options if "." in method else _our_names(options)
+    return (method, options) if "." in method else _parallel(method, _our_names(options))
+
+
+def _parallel(method: str, options: dict[str, object]) -> tuple[str, dict[str, object]]:
+    """vLLM's word for PARD: its draft model with ``parallel_drafting``."""
+    if method != "draft_model" or "parallel_drafting" not in options:
+        return method, options
+    named = {"model": "weights"} if options.pop("parallel_drafting") else {}
+    return "pard" if named else method, {named.get(n, n): v for n, v in options.items()}
 
 
 def _our_names(options: Mapping[str, object]) -> dict[str, object]:

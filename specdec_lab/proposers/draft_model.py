@@ -7,7 +7,9 @@ or 8 bits (``int4``, ``int8``): rounding is lossy for a target and lossless for 
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -15,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lab.decoding.checkpoint import load_target
-from specdec_lab.decoding.low_bit import LOW_BITS, low_bit_copy
+from specdec_lab.decoding.low_bit import LOW_BITS, LowBitLinear, low_bit_copy
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import whole_number
@@ -77,6 +79,13 @@ class DraftModel(Proposer):
         self._cache = None
 
     @property
+    def card(self) -> Mapping[str, float | None]:
+        """What it takes to have the draft model, as `weights.card_of` says it; of a twin, the
+        numbers and bytes of its rounded products.
+        """
+        return self.model.card if isinstance(self.model, ShortModel) else _twin_card(self.model)
+
+    @property
     def num_read(self) -> Tensor:
         """How many tokens of each row the draft's cache holds, (B,)."""
         return self._cache.lengths
@@ -117,6 +126,10 @@ class DraftModel(Proposer):
 
     def _catch_up(self, context: Context) -> Tensor:
         """Reads the committed tokens that the cache lacks, the pending one last: logits (B, Vd)."""
+        return self._read(*self._missing(context))
+
+    def _missing(self, context: Context) -> tuple[Tensor, Tensor]:
+        """The committed tokens that the cache lacks, (B, width), and how many there are, (B,)."""
         lengths = context.lengths.to(self.model.device)
         missing = lengths - self._cache.lengths  # (B,) one, or two where all was accepted
         width = self.catch_up
@@ -125,8 +138,7 @@ class DraftModel(Proposer):
             self._cache.settle(int(self._cache.lengths.max()))
         places = self._cache.lengths[:, None] + torch.arange(width, device=lengths.device)
         tokens = context.tokens.to(self.model.device)
-        nodes = tokens.gather(1, places.clamp(max=tokens.shape[1] - 1))  # (B, width)
-        return self._read(nodes, missing)
+        return tokens.gather(1, places.clamp(max=tokens.shape[1] - 1)), missing
 
     def _read(self, tokens: Tensor, counts: Tensor | None = None) -> Tensor:
         """One forward over ``tokens`` (B, N), of which ``counts`` (B,) count: the model's logits
@@ -165,6 +177,19 @@ def _draft_of(target: Target, model: str | os.PathLike | Target) -> Target:
     if model == TRAINED or Path(model).suffix == ".safetensors":
         return load_short_model(target, shipped(METHOD) if model == TRAINED else Path(model))
     return load_target(model, dtype=target.dtype, device=target.device)
+
+
+def _twin_card(draft: Target) -> dict[str, float]:
+    """The card of a rounded copy, which nobody had to train; {} for another model."""
+    products = [m for m in draft.model.modules() if isinstance(m, LowBitLinear)]
+    if not products:
+        return {}
+    shapes = [(product.whole.in_features, product.whole.out_features) for product in products]
+    size = {
+        "parameters": sum(map(math.prod, shapes)),
+        "megabytes": sum(product.num_bytes for product in products) / 1e6,
+    }
+    return size | {"training_tokens": 0, "tokens_seen": 0, "training_minutes": 0}
 
 
 def check_same_tokenizer(target: Target, draft: Target) -> None:

@@ -9,7 +9,7 @@ al. 2015) they become a draft model. `DraftModel` drafts with it like with any o
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +20,25 @@ from specdec_lab.decoding.linear import PackedLinear
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.transformer import Transformer
 from specdec_lab.proposers.draft_vocab import DraftVocab
-from specdec_lab.proposers.weights import check_fits, load_trained_state, read_weights
+from specdec_lab.proposers.weights import card_of, check_fits, load_trained_state, read_weights
 
 METHOD = "draft_model"
 NUM_LAYERS = 3
 
 
 class ShortModel(Target):
-    """A model that reads all of the target's tokens and has logits (..., Vd) over ``vocab``."""
+    """A model that reads all of the target's tokens and has logits (..., Vd) over ``vocab``.
 
-    def __init__(self, model: Transformer, vocab: DraftVocab, target: Target) -> None:
+    ``card`` says what it took to train, see `card_of`; {} where nobody knows.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        vocab: DraftVocab,
+        target: Target,
+        card: Mapping[str, float | None] | None = None,
+    ) -> None:
         super().__init__(
             model,
             max_context=target.max_context,
@@ -38,6 +47,7 @@ class ShortModel(Target):
             name=f"{target.name}, {model.arch.num_layers} layers",
         )
         self.vocab = vocab.to(target.device)
+        self.card = card or {}
 
 
 def new_short_model(target: Target, vocab: DraftVocab, num_layers: int = NUM_LAYERS) -> Transformer:
@@ -79,7 +89,7 @@ def load_short_model(
     vocab = DraftVocab(tensors.pop("draft_to_target"), target.vocab_size)
     model = new_model(target, vocab, int(metadata["num_layers"]))
     load_trained_state(model, tensors)
-    return ShortModel(model, vocab, target)
+    return ShortModel(model, vocab, target, card_of(path))
 
 
 def trainable_copy(layer: nn.Module) -> nn.Module:

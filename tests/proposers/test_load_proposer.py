@@ -16,7 +16,7 @@ from specdec_lab.proposers.ngram import NGram
 from specdec_lab.proposers.suffix import Suffix
 from toys import random_target
 
-LEARNED = {"mlp_speculator"}  # these want weights that fit the target
+LEARNED = {"mlp_speculator", "pard"}  # these want weights that fit the target
 
 
 class Nothing:
