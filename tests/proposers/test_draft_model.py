@@ -416,6 +416,16 @@ def test_a_twin_drafts_and_the_text_is_the_targets(model):
     assert max(len(step.drafted) for step in got.trace.steps) == 3
 
 
+def test_a_twin_says_what_it_takes_to_have_it(target):
+    low = DraftModel(random_target(dtype=torch.float32), "int8").card
+    arch = target.model.arch
+    assert low["parameters"] > arch.vocab_size * arch.hidden_size  # its head, and the layers
+    rows = 1e6 * low["megabytes"] - low["parameters"]  # a byte a number, 4 a row
+    assert 0 < rows < low["parameters"]
+    assert low["training_minutes"] == 0
+    assert DraftModel(target, target).card == {}
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("sampling", [GREEDY, WARM])
 def test_a_draft_model_on_cuda(sampling):
