@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from specdec_lab.training.shards import (
     write_shard,
 )
 from specdec_lab.training.sources import documents
+from specdec_lab.training.states import TargetStates
 
 LONGEST_PROMPT = 300  # tokens; longer prompts are left out
 
@@ -62,34 +63,42 @@ def make_corpus(
     committed: Path = FOLDER,
     texts: Texts = documents,
     report: Report = to_stderr,
+    states: TargetStates | None = None,
 ) -> Path:
     """Generate until the corpus and the shards of ``folder`` hold ``plan.num_tokens`` usable tokens
     together; returns the folder.
 
-    What is in either of them counts and is not done again. Raises ``OSError`` when another process
-    works on the same folder.
+    What is in either of them counts and is not done again. ``states`` keeps what the target saw
+    as it wrote (`states.py`): it costs little now, and a forward pass a text later. Raises
+    ``OSError`` when another process works on the same folder.
     """
     folder = folder or working_folder(plan.seed)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / "lock", timeout=0):
-            _go_on(target, plan, folder, committed, texts, report)
+            _go_on(target, plan, folder, committed, texts, report, states)
     except Timeout as error:
         raise OSError(f"Another process is generating into {folder}: wait for it.") from error
     return folder
 
 
 def _go_on(
-    target: Target, plan: Plan, folder: Path, committed: Path, texts: Texts, report: Report
+    target: Target,
+    plan: Plan,
+    folder: Path,
+    committed: Path,
+    texts: Texts,
+    report: Report,
+    states: TargetStates | None,
 ) -> None:
     done, have = _done([*read_folder(committed), *read_folder(folder)])
     if have >= plan.num_tokens:
         return report(f"{have:,} tokens are there already.")
     products = _products(plan)
     writer = half_copy(target) if products == "bfloat16" else target
-    answers = answer_all(
-        writer, _jobs(target, plan, done, texts), plan.num_rows, plan.max_new_tokens
-    )
+    jobs, watched = _jobs(target, plan, done, texts), states and states.computed
+    answers = answer_all(writer, jobs, plan.num_rows, plan.max_new_tokens, watched)
+    answers = _keeping(answers, states) if states else answers
     about = {"target": target.name, "products": products, "rows": plan.num_rows, "seed": plan.seed}
     for shard in _in_time(answers, about, plan.seconds):
         have += num_tokens(entry for entry in shard.entries if not entry.is_loop)
@@ -121,6 +130,15 @@ def _jobs(target: Target, plan: Plan, done: set[str], texts: Texts) -> Iterator[
             ids = target.encode_chat(message, prefix=prefix)
             if len(ids) <= LONGEST_PROMPT:
                 yield Job(ids, task.temperature, task.seed, task.recipe)
+
+
+def _keeping(answers: Iterator[Answer], states: TargetStates) -> Iterator[Answer]:
+    """The same answers; what was seen on the way to each is with ``states``, and dropped here."""
+    for answer in answers:
+        prompt = answer.job.prompt
+        text = [*prompt, *answer.tokens]
+        states.keep(text, len(prompt) - 1, answer.seen.hidden, answer.seen.laws)
+        yield replace(answer, seen=None)
 
 
 def _in_time(answers: Iterator[Answer], about: dict, seconds: float) -> Iterator[Shard]:

@@ -8,7 +8,7 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -21,6 +21,8 @@ from specdec_lab.decoding.randomness import CounterRandomness, Lane
 from specdec_lab.decoding.records import Draft
 from specdec_lab.decoding.sampling import GREEDY_BELOW
 from specdec_lab.decoding.target import Target
+from specdec_lab.training.losses import TopLaw
+from specdec_lab.training.states import top_laws
 
 READ_TOGETHER = 8  # prompts that one prefill reads
 SORTED_TOGETHER = 128  # prompts that are put in order of length before they are read
@@ -39,31 +41,60 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What the target had in mind: the states (T - 1, H) of some layers at all tokens of prompt and
+    answer but the last, and the laws (A, K) that the A tokens of the answer come from.
+    """
+
+    hidden: dict[int, Tensor]
+    laws: TopLaw
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """What the target wrote, the end token included; ``finish`` is ``eos`` or ``length``."""
+    """What the target wrote, the end token included; ``finish`` is ``eos`` or ``length``.
+
+    ``seen`` is there where it was asked for.
+    """
 
     job: Job
     tokens: list[int]
     finish: str
+    seen: Seen | None = None
 
 
 @dataclass
 class _Row:
     job: Job
     length: int  # entries in the cache
+    hidden: dict[int, list[Tensor]]  # by layer, pieces (n, H)
     tokens: list[int] = field(default_factory=list)
+    laws: list[TopLaw] = field(default_factory=list)
+
+    def seen(self) -> Seen:
+        hidden = {i: torch.cat(pieces) for i, pieces in self.hidden.items()}
+        ids, probs = (torch.stack([getattr(x, name) for x in self.laws]) for name in _LAW)
+        return Seen(hidden, TopLaw(ids, probs))
+
+
+_LAW = ("ids", "probs")
 
 
 @torch.no_grad()
 def answer_all(
-    target: Target, jobs: Iterable[Job], num_rows: int = 64, max_new_tokens: int = 192
+    target: Target,
+    jobs: Iterable[Job],
+    num_rows: int = 64,
+    max_new_tokens: int = 192,
+    watched: Sequence[int] | None = None,
 ) -> Iterator[Answer]:
-    """The answers to all jobs, in the order in which they end.
+    """The answers to all jobs, in the order in which they end; with what was `Seen` at the layers
+    ``watched`` unless that is None.
 
     Jobs are taken as rows come free, so ``jobs`` may be endless. Raises ``ValueError`` for a prompt
     that leaves no room for an answer.
     """
-    batch = _Batch(target, num_rows, max_new_tokens)
+    batch = _Batch(target, num_rows, max_new_tokens, watched)
     queue = _by_length(jobs)
     waiting = True
     while True:
@@ -88,8 +119,11 @@ def _by_length(jobs: Iterable[Job]) -> Iterator[Job]:
 class _Batch:
     """Rows that decode together; an idle row has length 0 and is not kept."""
 
-    def __init__(self, target: Target, num_rows: int, max_new_tokens: int) -> None:
+    def __init__(
+        self, target: Target, num_rows: int, max_new_tokens: int, watched: Sequence[int] | None
+    ) -> None:
         self.target, self.max_new_tokens = target, max_new_tokens
+        self.watches, self.layers = watched is not None, tuple(watched or ())
         self.rows: list[_Row | None] = [None] * num_rows
         self.capacity = min(target.max_context, 512)
         self.cache = target.start(num_rows, self.capacity)
@@ -117,18 +151,19 @@ class _Batch:
         if not jobs:
             return False
         places = self._idle()[: len(jobs)]
-        small = self._read([job.prompt[:-1] for job in jobs])
+        small, hidden = self._read([job.prompt[:-1] for job in jobs])
         for i, (b, job) in enumerate(zip(places, jobs, strict=True)):
             length = len(job.prompt) - 1
             _copy_row(small, i, self.cache, b, length)
-            self.rows[b] = _Row(job, length)
+            states = {layer: [found[i, :length].half()] for layer, found in hidden.items()}
+            self.rows[b] = _Row(job, length, states)
             self.pending[b] = job.prompt[-1]
             self.temperatures[b] = job.temperature
         self.randomness = CounterRandomness([row.job.seed if row else 0 for row in self.rows])
         self._tell_lengths()
         return True
 
-    def _read(self, prompts: list[Sequence[int]]) -> KVCache:
+    def _read(self, prompts: list[Sequence[int]]) -> tuple[KVCache, dict[int, Tensor]]:
         width = max(map(len, prompts))
         if width + 1 + self.max_new_tokens > self.capacity:
             raise ValueError(
@@ -138,8 +173,8 @@ class _Batch:
         tokens = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts])  # (G, width)
         small = self.target.start(len(prompts), width)
         small.key_block = KEY_BLOCK
-        self.target.prefill(small, tokens, torch.tensor([len(p) for p in prompts]))
-        return small
+        counts = torch.tensor([len(p) for p in prompts])
+        return small, self.target.prefill(small, tokens, counts, self.layers)
 
     def _tell_lengths(self) -> None:
         lengths = [row.length if row else 0 for row in self.rows]
@@ -148,7 +183,10 @@ class _Batch:
 
     def step(self) -> Iterator[Answer]:
         """One token for every row; the answers that end with it."""
-        logits = self.target.score(self.cache, self.pending, self.no_draft).logits[:, 0]  # (B, V)
+        scores = self.target.score(self.cache, self.pending, self.no_draft, self.layers)
+        logits = scores.logits[:, 0]  # (B, V)
+        if self.watches:
+            self._note(logits, scores.hidden)
         uniform = self.randomness.uniform(self.cache.lengths + 1, Lane.TARGET)
         self.pending = choose(logits, self.temperatures, uniform)
         for b, (row, token) in enumerate(zip(self.rows, self.pending.tolist(), strict=True)):
@@ -158,8 +196,18 @@ class _Batch:
                 finish = self._finish(row)
                 if finish:
                     self.rows[b] = None
-                    yield Answer(row.job, row.tokens, finish)
+                    yield Answer(row.job, row.tokens, finish, row.seen() if self.watches else None)
         self._tell_lengths()
+
+    def _note(self, logits: Tensor, hidden: Mapping[int, Tensor]) -> None:
+        """Write down the laws (B, V) and the states (B, 1, H) of a step."""
+        laws = top_laws(logits)
+        kept = {i: states.half() for i, states in hidden.items()}
+        for b, row in enumerate(self.rows):
+            if row is not None:
+                row.laws.append(laws[b])
+                for i, states in kept.items():
+                    row.hidden[i].append(states[b])
 
     def _finish(self, row: _Row) -> str | None:
         if row.tokens[-1] in self.target.eos_ids:

@@ -1,9 +1,10 @@
 """What a draft learns from: the target's hidden states and laws on texts, streamed in batches.
 
-Both are computed once from the float32 target, one forward pass a text, and kept in the user's
-cache folder in 16 bits (about 1.5 KB a token and layer), one small file a text: so a run that was
-killed, a grown corpus and the next method read them again instead of computing them. They can be
-deleted at any time, and are never part of the repository.
+Both are kept in the user's cache folder in 16 bits (about 1.2 KB a token and layer), one small file
+a text. The states of the target's own answers are written down while it answers (`generate.py`);
+those of other texts are computed when they are first asked for, one forward pass a text. So a run
+that was killed and the next method read them again. They can be deleted at any time, and are never
+part of the repository.
 
 Rows of a batch are padded, never packed: no text ever sees another.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,8 +22,9 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -79,43 +82,97 @@ class Batch:
 
 
 class TargetStates:
-    """Computes, keeps and finds the states of ``layers`` and the laws of one target on texts."""
+    """Computes, keeps and finds the states of ``layers`` and the laws of one target on texts.
+
+    Of a text of T tokens they are those of the first T - 1: what follows the last is not part of
+    the text. ``reader`` computes them where it is not the target itself, such as its copy with
+    products in 16 bits. What is computed has the states of the layers ``also`` too, for later.
+    """
 
     def __init__(
-        self, target: Target, layers: Sequence[int], folder: Path | None = None, top: int = TOP
+        self,
+        target: Target,
+        layers: Sequence[int],
+        folder: Path | None = None,
+        top: int = TOP,
+        reader: Target | None = None,
+        also: Iterable[int] = (),
     ) -> None:
         self.target, self.layers = target, tuple(layers)
+        self.reader = reader or target
+        self.computed = sorted({*layers, *also})
         self.top = min(top, target.vocab_size)
-        name = "-".join(map(str, (target_hash(target), *self.layers, f"top{self.top}")))
-        self.folder = (folder or cache_folder() / "states") / name
+        self.folder = (folder or cache_folder() / "states") / f"{target_hash(target)}-top{top}"
 
-    def of(self, ids: Sequence[int]) -> dict[str, Tensor]:
-        """For every token of a text: ``layer_<i>`` (T, H), ``ids`` and ``probs`` (T, K) of the law
-        behind it.
+    def of(self, ids: Sequence[int], start: int = 0) -> dict[str, Tensor]:
+        """``layer_<i>`` (T - 1, H), and ``ids`` and ``probs`` (T - 1 - start, K) of the laws behind
+        the tokens from ``start`` on.
         """
+        found = self._find(ids, start)
+        if found is None:
+            found = {"start": torch.tensor(start), **self._compute(ids, start)}
+            self._write(ids, found)
+        skipped = start - int(found["start"])
+        laws = {name: found[name][skipped:] for name in ("ids", "probs")}
+        return laws | {layer: found[layer] for layer in self._names(self.layers)}
+
+    def keep(
+        self, ids: Sequence[int], start: int, hidden: Mapping[int, Tensor], laws: TopLaw
+    ) -> None:
+        """Keep what someone else found: states (T - 1, H) by layer, and the laws (T - 1 - start, K)
+        in target ids, see `top_laws`.
+        """
+        found = {f"layer_{i}": _half(states) for i, states in hidden.items()}
+        self._write(ids, {"start": torch.tensor(start), **found, **_stored(laws)})
+
+    def _path(self, ids: Sequence[int]) -> Path:
         key = hashlib.sha256(np.asarray(ids, dtype=np.int64).tobytes()).hexdigest()[:32]
-        path = self.folder / key[:2] / f"{key}.safetensors"
+        return self.folder / key[:2] / f"{key}.safetensors"
+
+    def _find(self, ids: Sequence[int], start: int) -> dict[str, Tensor] | None:
+        """What is kept of a text, if it has all layers and every law from ``start`` on."""
         try:
-            return load_file(path)
-        except (FileNotFoundError, SafetensorError):  # never computed, or cut off by a crash
-            found = self._compute(ids)
+            with safe_open(self._path(ids), framework="pt") as file:
+                if int(file.get_tensor("start")) > start:
+                    return None
+                names = ("start", "ids", "probs", *self._names(self.layers))
+                return {name: file.get_tensor(name) for name in names}
+        except (FileNotFoundError, SafetensorError):  # never computed, lacks a layer, or cut off
+            return None
+
+    def _write(self, ids: Sequence[int], found: Mapping[str, Tensor]) -> None:
+        path = self._path(ids)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        save_file(found, part)
+        part = path.with_suffix(f".{os.getpid()}.part")  # two runs may want the same text
+        save_file({name: tensor.cpu().contiguous() for name, tensor in found.items()}, part)
         part.replace(path)
-        return found
+
+    @staticmethod
+    def _names(layers: Iterable[int]) -> list[str]:
+        return [f"layer_{i}" for i in layers]
 
     @torch.no_grad()
-    def _compute(self, ids: Sequence[int]) -> dict[str, Tensor]:
-        model, last = self.target.model, self.target.num_layers
-        tokens = torch.tensor([list(ids)], device=self.target.device)
-        _, hidden = model(tokens, None, {*self.layers, last})
-        kept = {i: hidden[i][0].clamp(-LARGEST, LARGEST).half() for i in {*self.layers, last}}
-        logits = model.head(kept[last].to(self.target.dtype)).float()  # (T, V)
-        best = logits.topk(self.top)
-        probs = (best.values - logits.logsumexp(-1, keepdim=True)).exp()
-        laws = {"ids": best.indices.int().cpu(), "probs": probs.half().cpu()}
-        return laws | {f"layer_{i}": kept[i].cpu() for i in self.layers}
+    def _compute(self, ids: Sequence[int], start: int) -> dict[str, Tensor]:
+        model, last = self.reader.model, self.target.num_layers
+        tokens = torch.tensor([list(ids)[:-1]], device=self.target.device)
+        states, hidden = model(tokens, None, {*self.computed, last})
+        logits = model.head(states[0, start:])  # (T - 1 - start, V)
+        layers = {f"layer_{i}": _half(hidden[i][0]) for i in self.computed}
+        return layers | _stored(top_laws(logits, self.top))
+
+
+def top_laws(logits: Tensor, top: int = TOP) -> TopLaw:
+    """The ``top`` most probable tokens of the laws of ``logits`` (..., V), in target ids."""
+    best = logits.float().topk(min(top, logits.shape[-1]))
+    return TopLaw(best.indices, (best.values - logits.float().logsumexp(-1, keepdim=True)).exp())
+
+
+def _stored(laws: TopLaw) -> dict[str, Tensor]:
+    return {"ids": laws.ids.int(), "probs": laws.probs.half()}
+
+
+def _half(states: Tensor) -> Tensor:
+    return states.clamp(-LARGEST, LARGEST).half()
 
 
 class Texts:
@@ -196,13 +253,17 @@ class Texts:
 
     def _row(self, text: Text) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], dict[int, Tensor]]:
         ids = [*text.prompt, *text.answer]
-        found = self.states.of(ids)
-        tokens = torch.tensor(ids)  # (T,)
-        judged = torch.arange(len(ids)) >= (0 if self.learn_prompts else len(text.prompt) - 1)
-        judged[-1] &= ids[-1] not in self.states.target.eos_ids  # nothing follows an end token
-        law = (self.vocab.to_draft(found["ids"].long()), found["probs"].float())
-        hidden = {i: found[f"layer_{i}"].to(self.states.target.dtype) for i in self.states.layers}
-        return tokens, judged, law, hidden
+        start = 0 if self.learn_prompts or not text.prompt else len(text.prompt) - 1
+        found = self.states.of(ids, start)
+        judged = torch.zeros(len(ids), dtype=torch.bool)  # (T,)
+        judged[start:-1] = True
+        laws = (self.vocab.to_draft(found["ids"].long()), found["probs"].float())
+        laws = tuple(F.pad(part, (0, 0, start, 1)) for part in laws)  # (T, K)
+        hidden = {
+            i: F.pad(found[f"layer_{i}"], (0, 0, 0, 1)).to(self.states.target.dtype)  # (T, H)
+            for i in self.states.layers
+        }
+        return torch.tensor(ids), judged, laws, hidden
 
 
 def _padded(rows: Sequence, device: torch.device) -> object:

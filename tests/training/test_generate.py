@@ -14,6 +14,7 @@ from specdec_lab.training.generate import Plan, make_corpus
 from specdec_lab.training.half_products import half_copy
 from specdec_lab.training.recipes import split_of
 from specdec_lab.training.shards import Shard, num_tokens, read_folder, write_shard
+from specdec_lab.training.states import TargetStates
 from toys import random_target
 
 PLAN = Plan(num_tokens=600, num_rows=8, max_new_tokens=12, products="float32", seconds=0.05)
@@ -231,3 +232,19 @@ def test_bfloat16_products_are_near_the_float32_ones(target):
     half_law = half.model.head(half.model(tokens)[0]).softmax(-1)
     assert half_law.dtype == torch.float32
     assert 0 < (half_law - whole_law).abs().sum(-1).max() < 0.3
+
+
+def test_states_seen_on_the_way_are_those_of_a_pass_over_the_text(target, tmp_path):
+    layers, folder = (1, target.num_layers), tmp_path / "corpus"
+    kept = TargetStates(target, layers, tmp_path / "kept")
+    make_corpus(target, PLAN, folder, tmp_path / "none", texts, quiet, states=kept)
+    anew = TargetStates(target, layers, tmp_path / "anew")
+    shown = load_corpus("train", target, folder, texts)[:5]
+    for text in shown:
+        ids, start = [*text.prompt, *text.answer], len(text.prompt) - 1
+        expected, found = anew.of(ids, start), kept._find(ids, start)
+        assert found is not None
+        for name in ("probs", *(f"layer_{i}" for i in layers)):
+            torch.testing.assert_close(
+                kept.of(ids, start)[name], expected[name], atol=4e-3, rtol=2e-3
+            )

@@ -92,3 +92,23 @@ def test_the_draw_never_takes_a_token_without_mass():
     logits[:, [3, 400]] = 0.0
     found = choose(logits, torch.ones(64), torch.linspace(0, 1 - 1e-12, 64, dtype=torch.float64))
     assert set(found.tolist()) == {3, 400}
+
+
+def test_what_the_target_saw_comes_with_the_answer(target):
+    layers = (1, target.num_layers)
+    for answer in answers(target, 1.0, num_rows=4, watched=layers):
+        text = torch.tensor([[*answer.job.prompt, *answer.tokens]])[:, :-1]
+        states, hidden = target.model(text, None, layers)
+        for layer in layers:
+            torch.testing.assert_close(
+                answer.seen.hidden[layer], hidden[layer][0].half(), atol=2e-3, rtol=1e-3
+            )
+        laws = target.model.head(states[0, len(answer.job.prompt) - 1 :]).softmax(-1)
+        shown = laws.gather(1, answer.seen.laws.ids)
+        torch.testing.assert_close(answer.seen.laws.probs.double(), shown, atol=1e-6, rtol=1e-5)
+        assert len(shown) == len(answer.tokens)
+        assert torch.equal(answer.seen.laws.ids[:, 0], laws.argmax(-1))
+
+
+def test_nothing_is_kept_unless_asked_for(target):
+    assert all(answer.seen is None for answer in answers(target, 0.0))

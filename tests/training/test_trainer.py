@@ -74,8 +74,8 @@ def test_a_batch_holds_the_targets_states_and_laws(target, written, texts):
     ids = written[0].prompt + written[0].answer
     assert batch.tokens[0, : len(ids)].tolist() == ids
     _, hidden = target.model(torch.tensor([ids]), None, (target.num_layers,))
-    got = batch.hidden[target.num_layers][0, : len(ids)]
-    torch.testing.assert_close(got, hidden[target.num_layers][0], atol=5e-3, rtol=1e-3)
+    got = batch.hidden[target.num_layers][0, : len(ids) - 1]  # nothing is learnt behind the last
+    torch.testing.assert_close(got, hidden[target.num_layers][0, :-1], atol=5e-3, rtol=1e-3)
     law = logits_behind(target, ids[:5])[0].softmax(-1).float()
     best = law.topk(8)
     assert batch.law.ids[0, 4].tolist() == best.indices.tolist()
@@ -86,8 +86,8 @@ def test_only_laws_that_say_the_answer_are_judged(target, written, tmp_path):
     done = [Written([1, 2, 3], [4, 5, 31]), Written([1, 2], [3, 4, 5, 6])]
     batch = texts_of(target, done, tmp_path).batch([0, 1])
     assert batch.judged.tolist() == [
-        [False, False, True, True, True, False],  # nothing follows the end token
-        [False, True, True, True, True, True],
+        [False, False, True, True, True, False],  # nothing of the text follows its last token
+        [False, True, True, True, True, False],
     ]
     whole = texts_of(target, done, tmp_path, learn_prompts=True).batch([0])
     assert whole.judged.tolist() == [[True, True, True, True, True, False]]
@@ -119,12 +119,24 @@ def test_tokens_outside_the_draft_vocabulary_are_marked(target, written, tmp_pat
 
 def test_states_are_computed_once_and_again_when_cut_off(target, written, texts, monkeypatch):
     first = texts.batch([0])
-    monkeypatch.setattr(texts.states, "_compute", lambda ids: pytest.fail("computed again"))
+    monkeypatch.setattr(texts.states, "_compute", lambda *_: pytest.fail("computed again"))
     assert torch.equal(texts.batch([0]).law.ids, first.law.ids)
     monkeypatch.undo()
     for path in texts.states.folder.rglob("*.safetensors"):
         path.write_bytes(path.read_bytes()[:100])
     assert torch.equal(texts.batch([0]).law.ids, first.law.ids)
+
+
+def test_states_that_lack_a_law_or_a_layer_are_computed_anew(target, tmp_path):
+    ids, half = [4, 9, 3, 3, 7, 1], target.num_layers // 2
+    few = TargetStates(target, (), tmp_path, top=8, also=(half,))
+    assert few.of(ids, 3)["ids"].shape == (2, 8)
+    whole = TargetStates(target, (half,), tmp_path, top=8)
+    assert whole.of(ids, 3)[f"layer_{half}"].shape == (5, target.hidden_size)
+    with_laws = whole.of(ids)
+    assert torch.equal(with_laws["probs"][3:], few.of(ids, 3)["probs"])
+    more = TargetStates(target, (half, target.num_layers), tmp_path, top=8).of(ids)
+    assert torch.equal(more[f"layer_{half}"], with_laws[f"layer_{half}"])
 
 
 def test_batch_n_is_the_same_from_wherever_one_starts(texts):
@@ -199,7 +211,7 @@ def test_held_out_acceptance_is_what_decoding_accepts(target, written, texts):
     found = held_out(method, [texts.batch([7])], depth=1)
     drafter = MLPSpeculator(target, method.module, vocab=texts.vocab)
     text, hits = written[7], []
-    for cut in range(len(text.answer) + 1):
+    for cut in range(len(text.answer)):
         prompt = text.prompt + text.answer[:cut]
         trace = generate(target, [prompt], drafter, k=1, max_new_tokens=2).trace
         hits.append(trace.steps[0].num_accepted)
