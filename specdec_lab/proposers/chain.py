@@ -23,6 +23,15 @@ def checked_drafting(drafting: str) -> str:
     return drafting
 
 
+def checked_confidence(min_confidence: float) -> float:
+    """``min_confidence`` itself; ValueError unless it is a probability."""
+    if not 0 <= min_confidence <= 1:
+        raise ValueError(
+            f"min_confidence must lie in [0, 1], 0 never stops early, not {min_confidence!r}."
+        )
+    return min_confidence
+
+
 def draft_chain(
     next_logits: Callable[[Tensor, int], Tensor],
     context: Context,

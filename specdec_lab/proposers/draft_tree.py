@@ -15,7 +15,6 @@ from torch import Tensor
 
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
-from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.draft_model import DraftModel
@@ -43,19 +42,12 @@ class DraftTree(DraftModel):
         num_speculative_tokens: int = 12,
     ) -> None:
         super().__init__(target, model, drafting, num_speculative_tokens)
-        width = whole_number("width", width, least=1, most=16)
-        depth = whole_number("depth", depth, least=1, most=16)
-        if not branching:
-            raise ValueError("branching must name the children of a node for one level at least.")
-        for number in branching:
-            whole_number("branching", number, least=1, most=16)
-        self.shape = TreeShape(width, depth, tuple(branching))
-        self.catch_up = max(depth, len(branching)) + 1  # the accepted path and the token behind it
+        self.shape = TreeShape.checked(width, depth, branching)
+        self.catch_up = self.shape.deepest + 1  # the accepted path and the token behind it
 
     def start(self, batch_size: int, max_length: int) -> None:
         """An empty cache with room for a tree behind the longest text."""
-        levels = self.shape.width * self.shape.depth
-        super().start(batch_size, max_length + max(levels, _size(self.shape.branching)))
+        super().start(batch_size, max_length + self.shape.most_read)
 
     @torch.no_grad()
     def propose(
@@ -86,12 +78,3 @@ class DraftTree(DraftModel):
         )
         logits = reader(self.model, self._cache)(nodes, width)
         return self._over_target_ids(logits).to(fed.tokens.device)
-
-
-def _size(branching: tuple[int, ...]) -> int:
-    """Nodes of a sampled tree."""
-    total, level = 0, 1
-    for children in branching:
-        level *= children
-        total += level
-    return total

@@ -12,12 +12,15 @@ layer predicts the next feature from the features so far and the tokens behind t
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import Tensor, nn
 
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.transformer import Layout, RMSNorm
 from specdec_lab.proposers.draft_vocab import DraftVocab
+from specdec_lab.proposers.feature_draft import FeatureDraft
 from specdec_lab.proposers.feature_head import (
     OUTPUT_SCALE,
     TOKEN_GAIN,
@@ -25,6 +28,46 @@ from specdec_lab.proposers.feature_head import (
     final_scale,
     randomise,
 )
+from specdec_lab.proposers.tree_expansion import TreeShape
+
+
+class Eagle(FeatureDraft):
+    """Drafts with EAGLE's head of ``version`` 1, 2 or 3: the third's chains, or trees if ``tree``;
+    chains with 1, and with 2 trees from the weights of 1.
+
+    Trees are those of EAGLE-2 where they are greedy: the ``width`` most probable nodes of each of
+    ``depth`` levels are expanded and the best k kept; else a node of level ``i`` draws
+    ``branching[i]`` children. The other options are those of `FeatureDraft`.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        version: int = 3,
+        weights: str | os.PathLike | FeatureHead | None = None,
+        drafting: str = "probabilistic",
+        tree: bool = False,
+        width: int = 3,
+        depth: int = 4,
+        branching: tuple[int, ...] = (3, 2, 1, 1),
+        num_speculative_tokens: int | None = None,
+        min_confidence: float = 0.0,
+        vocab: DraftVocab | None = None,
+    ) -> None:
+        if version not in (1, 2, 3):
+            raise ValueError(f"version must be 1, 2 or 3, not {version!r}.")
+        if tree and version == 1:
+            raise ValueError("EAGLE-1 drafts chains; its weights draft trees with version=2.")
+        super().__init__(
+            target,
+            Eagle3Head if version == 3 else Eagle1Head,
+            weights,
+            vocab,
+            drafting,
+            num_speculative_tokens,
+            min_confidence,
+            TreeShape.checked(width, depth, branching) if tree or version == 2 else None,
+        )
 
 
 class Eagle1Head(FeatureHead):

@@ -15,12 +15,15 @@ be there.
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import Tensor, nn
 
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.transformer import Layout, RMSNorm
 from specdec_lab.proposers.draft_vocab import DraftVocab
+from specdec_lab.proposers.feature_draft import FeatureDraft
 from specdec_lab.proposers.feature_head import (
     OUTPUT_SCALE,
     TOKEN_GAIN,
@@ -28,6 +31,38 @@ from specdec_lab.proposers.feature_head import (
     final_scale,
     randomise,
 )
+from specdec_lab.proposers.tree_expansion import TreeShape
+
+
+class MTP(FeatureDraft):
+    """Drafts chains, or trees if ``tree``, with one module that reads its own states.
+
+    The options are those of `FeatureDraft`, and for the shape of trees those of `Eagle`.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        weights: str | os.PathLike | FeatureHead | None = None,
+        drafting: str = "probabilistic",
+        tree: bool = False,
+        width: int = 3,
+        depth: int = 4,
+        branching: tuple[int, ...] = (3, 2, 1, 1),
+        num_speculative_tokens: int | None = None,
+        min_confidence: float = 0.0,
+        vocab: DraftVocab | None = None,
+    ) -> None:
+        super().__init__(
+            target,
+            MTPHead,
+            weights,
+            vocab,
+            drafting,
+            num_speculative_tokens,
+            min_confidence,
+            TreeShape.checked(width, depth, branching) if tree else None,
+        )
 
 
 class MTPHead(FeatureHead):

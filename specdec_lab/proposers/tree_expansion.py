@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor
 from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft
+from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import History, Sampling, history_of
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.tree import ancestors, prune
@@ -43,6 +45,28 @@ class TreeShape:
     width: int = 4
     depth: int = 4
     branching: tuple[int, ...] = (3, 2, 1, 1)
+
+    @classmethod
+    def checked(cls, width: int, depth: int, branching: Sequence[int]) -> TreeShape:
+        """The shape; ValueError unless there is a level, and every number is from 1 to 16."""
+        width = whole_number("width", width, least=1, most=16)
+        depth = whole_number("depth", depth, least=1, most=16)
+        if not branching:
+            raise ValueError("branching must name the children of a node for one level at least.")
+        for number in branching:
+            whole_number("branching", number, least=1, most=16)
+        return cls(width, depth, tuple(branching))
+
+    @property
+    def deepest(self) -> int:
+        """The length of the longest path."""
+        return max(self.depth, len(self.branching))
+
+    @property
+    def most_read(self) -> int:
+        """Nodes that the drafter is asked about at most."""
+        sampled = sum(accumulate(self.branching, int.__mul__))
+        return max(self.width * self.depth, sampled)
 
 
 def draft_tree(
