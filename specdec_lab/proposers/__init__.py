@@ -23,8 +23,15 @@ METHODS = {  # method -> module : class
     "draft_tree": "specdec_lab.proposers.draft_tree:DraftTree",
     "pard": "specdec_lab.proposers.pard:PARD",
     "mlp_speculator": "specdec_lab.proposers.mlp_speculator:MLPSpeculator",
+    "mtp": "specdec_lab.proposers.mtp:MTP",
+    "eagle": "specdec_lab.proposers.eagle:Eagle",
 }
-ELSEWHERE = ("mtp", "eagle")  # not built yet
+VARIANTS = {  # a method under the name of one of its forms
+    "eagle_1": ("eagle", {"version": 1}),
+    "eagle_2": ("eagle", {"version": 2}),
+    "eagle_3": ("eagle", {"version": 3}),
+    "eagle3": ("eagle", {"version": 3}),
+}
 OTHER_WORDS = {  # what other programs and papers say
     "prompt_lookup": "ngram",
     "lookup": "ngram",
@@ -32,7 +39,8 @@ OTHER_WORDS = {  # what other programs and papers say
     "assistant": "draft_model",
     "parallel_drafting": "pard",
     "suffix_decoding": "suffix",
-    "eagle3": "eagle",
+    "deepseek_mtp": "mtp",
+    "multi_token_prediction": "mtp",
     "mlp": "mlp_speculator",
     "speculator": "mlp_speculator",
     "plain": "none",
@@ -82,7 +90,7 @@ def load_proposer(
 def _read(config: str | Mapping[str, object] | None) -> tuple[str, dict[str, object]]:
     """The method and its options, those of the menu under our names."""
     if config is None or isinstance(config, str):
-        return config or "none", {}
+        return _our_method(config or "none", {})
     if not isinstance(config, Mapping):
         raise ValueError(f'a proposer is a name or {{"method": name, ...}}, not {config!r}')
     options = dict(config)
@@ -93,7 +101,15 @@ def _read(config: str | Mapping[str, object] | None) -> tuple[str, dict[str, obj
         raise ValueError(f'the config needs a "{word}", not {method!r}; use {_menu()}')
     if word == "model":
         del options["model"]
-    return (method, options) if "." in method else _parallel(method, _our_names(options))
+    return (method, options) if "." in method else _our_method(method, _our_names(options))
+
+
+def _our_method(word: str, options: dict[str, object]) -> tuple[str, dict[str, object]]:
+    """The method that ``word`` is, or is a form of, with the options that make that form."""
+    method, form = VARIANTS.get(word, (word, {}))
+    for name in form.keys() & options.keys():
+        raise ValueError(f"{word} says its {name} already; leave out that option")
+    return _parallel(method, options | form)
 
 
 def _parallel(method: str, options: dict[str, object]) -> tuple[str, dict[str, object]]:
@@ -162,12 +178,9 @@ def _wanted_target(
 def _unknown(method: str) -> str:
     """One sentence: the right word for ``method``, and what this version has."""
     plain = method.lower().replace("-", "_")
-    words = ("none", *METHODS, *ELSEWHERE, *OTHER_WORDS)
+    words = ("none", *METHODS, *VARIANTS, *OTHER_WORDS)
     near = difflib.get_close_matches(plain, words, n=1, cutoff=0.7)
     word = OTHER_WORDS.get(near[0], near[0]) if near else method
-    if word in ELSEWHERE:
-        called = f"{method!r}" if word == method else f"{method!r} is called {word!r} here and"
-        return f"{called} is not in this version; use {_menu()}"
     hint = f", did you mean {word!r}" if near else ""
     return f"there is no method {method!r}{hint}; use {_menu()}"
 

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from specdec_lab.decoding.records import Draft
-from specdec_lab.proposers import ELSEWHERE, METHODS, OTHER_WORDS, load_proposer
+from specdec_lab.proposers import METHODS, OTHER_WORDS, VARIANTS, load_proposer
 from specdec_lab.proposers.base import Proposer
 from specdec_lab.proposers.draft_model import DraftModel
 from specdec_lab.proposers.ngram import NGram
 from specdec_lab.proposers.suffix import Suffix
 from toys import random_target
 
-LEARNED = {"mlp_speculator", "pard"}  # these want weights that fit the target
+LEARNED = {"mlp_speculator", "pard", "mtp", "eagle"}  # these want weights that fit the target
 
 
 class Nothing:
@@ -133,11 +133,12 @@ def test_a_path_to_no_proposer_gets_a_sentence(plug_in, path):
     ("method", "words"),
     [
         ("draft", ["'draft_model'"]),
-        ("eagle3", ["'eagle'", "not in this version", "ngram"]),
+        ("deepseek_mtp", ["'mtp'", "ngram"]),
         ("prompt_lookup", ["'ngram'"]),
         ("Prompt-Lookup", ["'ngram'"]),
         ("ngarm", ["'ngram'"]),
-        ("eagel", ["'eagle'", "not in this version"]),
+        ("eagel", ["'eagle'"]),
+        ("EAGLE-3", ["'eagle_3'"]),
         ("zzz", ["use ngram,", "none or"]),
         ("no.such.module", ["package.module.Class"]),
     ],
@@ -151,7 +152,7 @@ def test_a_wrong_word_gets_the_right_one(method, words):
         assert word in sentence
 
 
-@pytest.mark.parametrize("method", [*ELSEWHERE, *OTHER_WORDS])
+@pytest.mark.parametrize("method", sorted(OTHER_WORDS))
 def test_every_known_word_is_answered(method):
     with pytest.raises(ValueError, match=r"use ngram, .*none"):
         load_proposer(method)
@@ -165,6 +166,7 @@ def test_every_known_word_is_answered(method):
         (3, "a proposer is a name or"),
         ({"method": "ngram", "width": 1}, "width.*its options are min_n, max_n, occurrence"),
         ({"method": "ngram", "max_n": 2, "prompt_lookup_max": 2}, "are the same option"),
+        ({"method": "eagle3", "version": 1}, "eagle3 says its version already"),
         ({"method": "ngram", "num_speculative_tokens": 1.5}, "num_speculative_tokens must be"),
         ({"method": "ngram", "num_speculative_tokens": True}, "num_speculative_tokens must be"),
     ],
@@ -175,12 +177,13 @@ def test_a_wrong_config_gets_a_sentence(config, sentence):
 
 
 def test_the_menu_holds_what_is_built():
-    assert not set(METHODS) & set(ELSEWHERE)
+    assert {method for method, _ in VARIANTS.values()} <= set(METHODS)
+    assert not set(METHODS) & (set(VARIANTS) | set(OTHER_WORDS))
     for method in set(METHODS) - LEARNED:
         assert isinstance(load_proposer(method, random_target()), Proposer)
 
 
-@pytest.mark.parametrize("method", sorted(LEARNED))
+@pytest.mark.parametrize("method", sorted(LEARNED | {"eagle_1", "eagle_3"}))
 def test_a_learned_method_without_weights_says_how_to_train_them(monkeypatch, tmp_path, method):
     monkeypatch.setattr("specdec_lab.proposers.weights.FOLDER", tmp_path)
     with pytest.raises(OSError, match=f"python -m specdec_lab train {method}"):
