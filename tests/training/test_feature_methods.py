@@ -9,15 +9,20 @@ import torch.nn.functional as F
 
 from specdec_lab.decoding.decode import generate
 from specdec_lab.proposers.draft_vocab import DraftVocab
+from specdec_lab.proposers.eagle import Eagle
+from specdec_lab.proposers.feature_head import load_head
+from specdec_lab.proposers.mtp import MTP
 from specdec_lab.proposers.weights import trained_state
 from specdec_lab.training.acceptance import held_out
 from specdec_lab.training.feature_methods import Eagle1Method, Eagle3Method, MTPMethod
+from specdec_lab.training.session import Plan, save
 from specdec_lab.training.states import TargetStates, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 from specdec_lab.training.unrolling import unroll
 from toys import random_target
 from training_texts import Written
 
+SETTINGS = Settings(steps=40, warmup=5, evaluate_every=40, learning_rate=1e-2)
 KINDS = [Eagle1Method, Eagle3Method, MTPMethod]
 each_method = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
@@ -146,19 +151,41 @@ def test_eagle_1_learns_the_features_too(target, written, tmp_path):
 # --- training -------------------------------------------------------------------------------------
 
 
+DRAFTERS = {
+    "eagle_1": lambda target, path: Eagle(target, version=1, weights=path),
+    "eagle_3": lambda target, path: Eagle(target, version=3, weights=path),
+    "mtp": lambda target, path: MTP(target, weights=path),
+}
+
+
 @each_method
-def test_it_learns(target, written, kind, tmp_path):
+def test_it_learns_and_what_was_learned_drafts(target, written, kind, tmp_path):
+    """On the target's own greedy text: what `held_out` foresees is what decoding accepts."""
     texts = texts_of(target, written, kind, tmp_path)
-    settings = Settings(steps=40, warmup=5, evaluate_every=40, learning_rate=1e-2)
-    trainer = Trainer(kind(target, texts), texts, texts, settings, tmp_path / "run.pt")
-    before = held_out(trainer.method, texts.once())
+    trainer = Trainer(kind(target, texts), texts, texts, SETTINGS, tmp_path / "run.pt")
+    method, before = trainer.method, held_out(trainer.method, texts.once())
     frozen = target.model.embed.weight.clone()
     trainer.run(quiet)
     (after,) = trainer.curve
-    assert len(after["alpha"]) == 4
     assert after["tau"] > before["tau"] + 0.5
     assert after["overlap"][0] > before["overlap"][0] + 0.1
     assert torch.equal(target.model.embed.weight, frozen)
+
+    path = save(trainer, Plan(kind.name, SETTINGS, folder=tmp_path))
+    method.module, _ = load_head(kind.head, target, path)  # in 8 bits, as it will draft
+    foreseen = held_out(method, [texts.batch([5])])
+    drafter, text = DRAFTERS[kind.name](target, path), written[5]
+    judged, accepted = [0] * 4, [0] * 4
+    for cut in range(len(text.answer)):
+        prompt = text.prompt + text.answer[:cut]
+        trace = generate(target, [prompt], drafter, k=4, max_new_tokens=5).trace
+        for depth in range(min(4, len(text.answer) - cut)):
+            reached = trace.steps[0].num_accepted >= depth
+            judged[depth] += reached
+            accepted[depth] += trace.steps[0].num_accepted > depth
+    assert foreseen["judged"] == judged
+    assert foreseen["alpha"] == [a / max(j, 1) for a, j in zip(accepted, judged, strict=True)]
+    assert accepted[1] > 0
 
 
 @each_method
