@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdec_lab.proposers.base import Proposer
 
 PROGRAM = "python -m specdec_lab"
-TRAINED = ("mlp_speculator", "draft_model")  # methods that `train` knows
+TRAINED = ("mlp_speculator", "draft_model", "pard", "mtp", "eagle_1", "eagle_3")  # by `train`
 MEASURED = {"cost": 1, "decode": 15, "batch": 8, "peers": 18, "proposers": 2}  # part: minutes
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
@@ -312,6 +312,7 @@ def _declare_train(parser: argparse.ArgumentParser) -> None:
     add("--rows", type=int, default=64, metavar="N", help="prompts answered together (64)")
     add("--max-new-tokens", type=int, default=192, metavar="N", help="longest answer (192)")
     add("--products", default="auto", metavar="KIND", help="auto (default), float32 or bfloat16")
+    add("--keep-states", action="store_true", help="keep hidden states and laws for training too")
     add("--export", action="store_true", help="write so many of them to data/corpus instead")
     for name in TRAINED:
         method = actions.add_parser(
@@ -333,8 +334,10 @@ def _declare_method(parser: argparse.ArgumentParser) -> None:
     add("--every", type=int, default=200, metavar="N", help="steps between two looks (200)")
     add("--folder", type=Path, metavar="PATH", help="where weights go; data/weights if left out")
     add("--corpus", type=Path, metavar="PATH", help="shards to learn from; data/corpus if left out")
+    add("--tokens", type=int, metavar="N", help="learn from so many only, the first ones; all")
     add("--labelled", type=int, default=0, metavar="N", help="tokens of human text beside it (0)")
     add("--learn-prompts", action="store_true", help="learn the laws inside prompts too")
+    add("--half", action=argparse.BooleanOptionalAction, help="products in bfloat16; if they pay")
     _declare_device(parser)
 
 
@@ -347,12 +350,15 @@ def _corpus(args: argparse.Namespace) -> None:
     from specdec_lab.decoding.checkpoint import load_target
     from specdec_lab.training.export import export
     from specdec_lab.training.generate import Plan, make_corpus, working_folder
+    from specdec_lab.training.session import states_of
 
     if args.export:
         print(export(working_folder(args.seed), args.tokens))
         return
     plan = Plan(args.tokens, args.seed, args.rows, args.max_new_tokens, args.products)
-    print(make_corpus(load_target(), plan))
+    target = load_target()
+    states = states_of(target) if args.keep_states else None
+    print(make_corpus(target, plan, states=states))
 
 
 def _train_method(args: argparse.Namespace) -> None:

@@ -79,7 +79,9 @@ def overlap_of(draft_probs: Tensor, law: TopLaw) -> Tensor:
 
 
 def _log_probs(draft_logits: Tensor, ids: Tensor) -> Tensor:
-    """log q of ``ids`` (..., K); the whole log-softmax is never built."""
+    """log q of ``ids`` (..., K), in float32 at least; the whole log-softmax is never built."""
+    if draft_logits.dtype != torch.float64:
+        draft_logits = draft_logits.float()
     chosen = draft_logits.gather(-1, ids.clamp(min=0))
     return chosen - draft_logits.logsumexp(-1, keepdim=True)
 

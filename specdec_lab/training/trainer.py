@@ -31,7 +31,8 @@ SMOOTHING = 0.98  # of the reported loss, per step
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How to train. ``learning_rate`` rises over ``warmup`` steps and falls along a cosine to
-    ``final_rate`` of itself at step ``steps``; gradients are cut to the norm ``clip``.
+    ``final_rate`` of itself at step ``steps``; gradients are cut to the norm ``clip``. ``half`` has
+    the products of a step in bfloat16 (weights, norms, losses and the optimizer stay in float32).
     """
 
     steps: int = 2000
@@ -42,6 +43,7 @@ class Settings:
     clip: float = 1.0
     evaluate_every: int = 200
     seed: int = 0
+    half: bool = False
 
     def rate(self, step: int) -> float:
         """The learning rate of ``step``, counted from 0."""
@@ -107,7 +109,8 @@ class Trainer:
         self.method.module.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(self.step)
-        loss = self.method.loss(batch, self.step / self.settings.steps)
+        with torch.autocast(batch.tokens.device.type, torch.bfloat16, self.settings.half):
+            loss = self.method.loss(batch, self.step / self.settings.steps)
         number = loss.item()
         if not math.isfinite(number):
             raise ValueError(f"The loss is {number} at step {self.step}: lower the learning rate.")
