@@ -122,10 +122,11 @@ class FeatureDraft(Proposer):
     def _read_prompt(self, features: Tensor, tokens: Tensor, counts: Tensor) -> None:
         """Reads the prompt's pairs but the last of each row, whose token is pending."""
         real = torch.arange(tokens.shape[1], device=tokens.device) < counts[:, None]  # (B, P)
-        pairs = features[:, :-1], tokens.where(real, 0)[:, 1:]
-        for features, tokens in zip(*(x.split(PREFILL_BLOCK, dim=1) for x in pairs), strict=True):
-            self.head(features, tokens, self._cache)
-            self._cache.keep(None, torch.full_like(counts, tokens.shape[1]))
+        tokens, num_pairs = tokens.where(real, 0), tokens.shape[1] - 1
+        for start in range(0, num_pairs, PREFILL_BLOCK):
+            end = min(start + PREFILL_BLOCK, num_pairs)
+            self.head(features[:, start:end], tokens[:, start + 1 : end + 1], self._cache)
+            self._cache.keep(None, torch.full_like(counts, end - start))
         self._cache.lengths = self._num_true = (counts - 1).clamp(min=0)
 
     def _catch_up(self, context: Context) -> tuple[Tensor, Tensor]:
@@ -137,7 +138,7 @@ class FeatureDraft(Proposer):
         self._forget(context)
         missing = (context.lengths - 1 - self._cache.lengths).clamp(min=1)  # (B,)
         width = max(self._unread, 1)
-        if missing.device.type == "cpu":  # reading costs nothing here, another row does
+        if may_read(missing.device):
             width = int(missing.max())
         places = self._cache.lengths[:, None] + torch.arange(width, device=missing.device)
         behind = torch.minimum(places + 1, context.lengths[:, None] - 1)
@@ -152,7 +153,7 @@ class FeatureDraft(Proposer):
         """Back to the true pairs; to one fewer where the row did not grow."""
         self._cache.roll_back(torch.minimum(self._num_true, context.lengths - 2))
         lengths = self._cache.lengths
-        longest = int(lengths.max()) if lengths.device.type == "cpu" else self._longest
+        longest = int(lengths.max()) if may_read(lengths.device) else self._longest
         self._cache.settle(min(longest, self._cache.capacity))
 
     # --- Drafted pairs ----------------------------------------------------------------------------
@@ -212,6 +213,13 @@ class FeatureDraft(Proposer):
             vocab=self.vocab,
             greedy=self.drafting == "greedy",
         )
+
+
+def may_read(device: torch.device) -> bool:
+    """Whether a number may be read on the host: it costs nothing on a CPU, where every pair that
+    need not be read saves time.
+    """
+    return device.type == "cpu"
 
 
 class TrueFeatures:

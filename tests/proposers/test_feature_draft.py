@@ -6,18 +6,20 @@ pytest tests/proposers/test_feature_draft.py
 import pytest
 import torch
 
+from specdec_lab.decoding.admit import admit
 from specdec_lab.decoding.decode import Loop, generate
 from specdec_lab.decoding.randomness import CounterRandomness
 from specdec_lab.decoding.records import Context, Draft, Verdict
 from specdec_lab.decoding.request import Request
-from specdec_lab.decoding.sampling import Sampling
+from specdec_lab.decoding.sampling import Sampling, history_of
 from specdec_lab.decoding.transformer import chain_layout
+from specdec_lab.decoding.tree import ancestors, chain_parents, depths, path_to
 from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.eagle import Eagle1Head, Eagle3Head
 from specdec_lab.proposers.feature_draft import FeatureDraft
 from specdec_lab.proposers.mtp import MTPHead
 from specdec_lab.proposers.tree_expansion import TreeShape
-from specdec_lab.proposers.weights import describe_target, save_weights, trained_state
+from specdec_lab.proposers.weights import trained_state
 from specdec_lab.study.overlap import logits_behind
 from toys import random_target, sequence_law, total_variation, whole_law
 
@@ -67,12 +69,16 @@ def one_step(loop: Loop) -> Draft:
 
 
 def accept(*counts: int):
-    """A rule that accepts so many tokens of every row, down its first path, and then says 6."""
+    """A rule that accepts so many tokens of every row, on the way to its last one, and then says
+    the token 6.
+    """
 
     def rule(context, draft, scores, sampling, randomness):
-        accepted = torch.tensor(counts)
-        path = torch.arange(draft.tokens.shape[1]).expand_as(draft.tokens)
-        return Verdict(path, accepted, torch.full_like(accepted, 6))
+        parents = chain_parents(*draft.tokens.shape) if draft.parents is None else draft.parents
+        seen = ancestors(parents)
+        depth = depths(seen).gather(1, draft.count[:, None])[:, 0]
+        accepted = torch.minimum(torch.tensor(counts), depth)
+        return Verdict(path_to(seen, draft.count), accepted, torch.full_like(accepted, 6))
 
     return rule
 
@@ -109,7 +115,7 @@ def logits_by_hand(drafter, target, text, drafted) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("head_class", HEADS)
-@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
+@pytest.mark.parametrize("sampling", [GREEDY, PENALISED], ids=["greedy", "penalised"])
 def test_a_chain_is_what_a_reader_of_the_whole_text_drafts(target, head_class, sampling):
     """Different rows after full, partial and no acceptance; one of them a single token at first."""
     drafter = drafter_for(head_class, target)
@@ -121,5 +127,212 @@ def test_a_chain_is_what_a_reader_of_the_whole_text_drafts(target, head_class, s
             if sampling.is_greedy:
                 assert drafted == drafter.vocab.to_target(logits.argmax(-1)).tolist()
             else:
-                laws = drafter.vocab.sampling(sampling).probs(logits, None)
+                laws = laws_by_hand(drafter, sampling, row, drafted, len(PROMPTS[b]), logits)
                 torch.testing.assert_close(draft.probs[b], laws, atol=1e-9, rtol=0)
+
+
+def laws_by_hand(drafter, sampling, text, drafted, prompt_length, logits) -> torch.Tensor:
+    """The request's laws (k, Vd) over the draft vocabulary of these logits."""
+    lengths = torch.tensor([len(text)])
+    context = Context(torch.tensor([text]), lengths, torch.tensor([prompt_length]))
+    draft = Draft(torch.tensor([drafted[:-1]]), torch.tensor([len(drafted) - 1]))
+    history = drafter.vocab.history(history_of(sampling, context, draft, drafter.vocab_size))
+    return drafter.vocab.sampling(sampling).probs(logits[None], history)[0]
+
+
+@pytest.mark.parametrize("drafting", ["greedy", "probabilistic"])
+def test_a_tree_is_what_a_reader_of_its_paths_drafts(target, drafting):
+    """Along every path to a leaf, the head sees its own features of the nodes above."""
+    drafter = drafter_for(Eagle3Head, target, drafting=drafting, shape=TREE)
+    loop = new_loop(target, drafter, 9, accept(2, 1, 0), WARM)
+    for _ in range(3):
+        rows, draft = rows_of(loop.context), one_step(loop)
+        for b, row in enumerate(rows):
+            tokens, parents = draft.tokens[b].tolist(), draft.parents[b].tolist()
+            for node in range(int(draft.count[b])):
+                path, above = [tokens[node]], parents[node]
+                while above >= 0:
+                    path, above = [tokens[above], *path], parents[above]
+                logits = logits_by_hand(drafter, target, row, path)[-1]
+                law = (logits / WARM.temperature).softmax(-1)
+                check_node(draft, b, node, law, drafter)
+
+
+def check_node(draft, b, node, law, drafter) -> None:
+    """Drawn nodes tell the law without the siblings before; others are among the best three."""
+    siblings = (draft.parents[b, :node] == draft.parents[b, node]).nonzero()[:, 0]
+    if draft.probs is None:
+        best = drafter.vocab.to_target(law.topk(3).indices).tolist()
+        assert int(draft.tokens[b, node]) in best
+        assert len({int(draft.tokens[b, i]) for i in [*siblings, node]}) == len(siblings) + 1
+    else:
+        law = law.index_fill(0, drafter.vocab.to_draft(draft.tokens[b, siblings]), 0)
+        told = draft.probs[b, node]
+        torch.testing.assert_close(told, law / law.sum(), atol=1e-9, rtol=0)
+
+
+def test_features_of_a_draft_are_never_taken_for_true_ones(target):
+    """The check of whole texts must see a drafter that keeps what it made itself."""
+
+    class Stale(FeatureDraft):
+        def _forget(self, context):
+            self._cache.roll_back(context.lengths - 2)
+            self._cache.settle(int(self._cache.lengths.max()))
+
+    head, vocab = head_for(Eagle1Head, target)
+    drafter = Stale(target, Eagle1Head, head, vocab)
+    loop = new_loop(target, drafter, 3, accept(3, 1, 0), WARM)
+    one_step(loop)
+    rows, draft = rows_of(loop.context), one_step(loop)
+    logits = logits_by_hand(drafter, target, rows[0], draft.tokens[0].tolist())
+    assert not torch.allclose(draft.probs[0], (logits / WARM.temperature).softmax(-1), atol=1e-3)
+
+
+def test_a_step_without_a_draft_leaves_a_gap_that_is_closed(target):
+    drafter = drafter_for(Eagle1Head, target)
+    loop = new_loop(target, drafter, 3, accept(3, 1, 0))
+    one_step(loop)
+    for _ in range(2):
+        none = admit_nothing(loop)
+        loop.advance(none, loop.score(none.draft))
+        loop.cache.settle(int(loop.context.lengths.max()))
+    rows, draft = rows_of(loop.context), one_step(loop)
+    for row, drafted in zip(rows, draft.tokens.tolist(), strict=True):
+        logits = logits_by_hand(drafter, target, row, drafted)
+        assert drafted == drafter.vocab.to_target(logits.argmax(-1)).tolist()
+
+
+def admit_nothing(loop):
+    """An empty draft, as the loop admits it."""
+    room = torch.full((3,), 9)
+    return admit(Draft.empty(3), 0, room, 32, loop._eos)
+
+
+def test_a_long_prompt_is_read_in_blocks(target, monkeypatch):
+    whole = drafter_for(MTPHead, target)
+    prompts = [list(range(1, 12)), [5, 6, 7], [8, 9]]
+    expected = one_step(new_loop(target, whole, 3, sampling=WARM, prompts=prompts))
+    monkeypatch.setattr("specdec_lab.proposers.feature_draft.PREFILL_BLOCK", 4)
+    got = one_step(new_loop(target, whole, 3, sampling=WARM, prompts=prompts))
+    torch.testing.assert_close(got.probs, expected.probs, atol=1e-9, rtol=0)
+
+
+def test_a_draft_ends_where_it_is_unsure(target):
+    drafter = drafter_for(Eagle1Head, target, min_confidence=0.99)
+    loop = new_loop(target, drafter, 3, sampling=Sampling(temperature=9.0))
+    assert one_step(loop).tokens.shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("head_class", "drafting", "shape"),
+    [
+        (Eagle1Head, "probabilistic", None),
+        (Eagle1Head, "greedy", TREE),
+        (Eagle3Head, "probabilistic", TREE),
+        (MTPHead, "greedy", None),
+    ],
+)
+def test_a_whole_step_reads_nothing_on_the_host(head_class, drafting, shape):
+    target = random_target(dtype=torch.float32, device="meta")
+    head, vocab = head_for(head_class, target)
+    drafter = FeatureDraft(target, head_class, head, vocab, drafting, shape=shape)
+    sampling = Sampling(temperature=0.8, frequency_penalty=0.1, bias={2: 1.0})
+    loop = new_loop(target, drafter, 3, sampling=sampling)
+    for _ in range(2):
+        admitted = loop.propose()
+        assert loop.advance(admitted, loop.score(admitted.draft)).is_meta
+        assert admitted.draft.tokens.shape == (3, 3)
+
+
+@pytest.mark.parametrize("shape", [None, TREE], ids=["chain", "tree"])
+def test_where_nothing_may_be_read_the_drafts_are_the_same(target, monkeypatch, shape):
+    """The form for accelerators, on the CPU: as many pairs as a row may lack are read."""
+    drafter = drafter_for(Eagle1Head, target, shape=shape)
+    loops = [new_loop(target, drafter, 3, accept(2, 1, 0), WARM)]
+    expected = [one_step(loops[0]) for _ in range(3)]
+    monkeypatch.setattr("specdec_lab.proposers.feature_draft.may_read", lambda device: False)
+    again = new_loop(target, drafter, 3, accept(2, 1, 0), WARM)
+    for draft in expected:
+        got = one_step(again)
+        assert torch.equal(got.tokens, draft.tokens)
+        torch.testing.assert_close(got.probs, draft.probs, atol=1e-9, rtol=0)
+
+
+# --- The text -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [None, TREE], ids=["chain", "tree"])
+@pytest.mark.parametrize("head_class", HEADS)
+def test_the_text_is_the_targets(target, head_class, shape):
+    drafter = drafter_for(head_class, target, drafting="greedy", shape=shape)
+    for sampling in (GREEDY, PENALISED):
+        how = {"sampling": sampling, "seed": 3, "max_new_tokens": 15}
+        got = generate(target, PROMPTS, drafter, k=4, **how)
+        assert got.tokens == generate(target, PROMPTS, **how).tokens
+
+
+@pytest.mark.parametrize("shape", [None, TREE], ids=["chain", "tree"])
+def test_rows_of_a_batch_draft_as_each_does_alone(target, shape):
+    """Rows that have ended go on drafting for nobody; nothing is left for the next request."""
+    drafter = drafter_for(Eagle3Head, target, shape=shape)
+    how = {"sampling": PENALISED, "seed": 4, "max_new_tokens": 15, "k": 4}
+    together = generate(target, PROMPTS, drafter, **how)
+    alone = [generate(target, [prompt], drafter, **how).tokens[0] for prompt in PROMPTS]
+    assert together.tokens == alone
+    assert generate(target, PROMPTS, drafter, **how).tokens == together.tokens
+
+
+def law_of(target):
+    """The tiny target's own law, from whole texts."""
+    return lambda text: logits_behind(target, text)[0].softmax(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("head_class", "rule", "drafting", "shape"),
+    [
+        (Eagle1Head, "match", "greedy", None),
+        (Eagle1Head, "reject", "probabilistic", None),
+        (Eagle3Head, "reject", "probabilistic", None),
+        (MTPHead, "block", "probabilistic", None),
+        (Eagle3Head, "reject", "probabilistic", TreeShape(2, 2, (2,))),
+    ],
+)
+def test_the_law_of_the_text_is_the_targets(head_class, rule, drafting, shape):
+    """Enumerated over two steps; token 1 is never drafted by the tree."""
+    target, kept = (random_target(4, 3), [0, 2]) if shape else (random_target(4, 2), [0, 1])
+    drafter = drafter_for(head_class, target, kept=kept, drafting=drafting, shape=shape)
+    got = whole_law(target, drafter, 2, rule, 3)
+    assert total_variation(got, sequence_law(law_of(target), (0, 1), 3)) < 1e-12
+
+
+# --- Errors ---------------------------------------------------------------------------------------
+
+
+def test_a_draft_without_a_start_says_what_is_missing(target):
+    context = Context(torch.tensor([[1]]), torch.tensor([1]), torch.tensor([1]))
+    with pytest.raises(ValueError, match="call start and observe"):
+        drafter_for(MTPHead, target).propose(context, 2, GREEDY, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"drafting": "soft"}, "drafting must be one of"),
+        ({"min_confidence": 2.0}, r"min_confidence must lie in \[0, 1\]"),
+        ({"min_confidence": 0.5, "shape": TREE}, "leave it out for trees"),
+        ({"num_speculative_tokens": -1}, "num_speculative_tokens must be a whole number"),
+    ],
+)
+def test_a_wrong_option_gets_a_sentence(target, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        drafter_for(MTPHead, target, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [None, TREE], ids=["chain", "tree"])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
+def test_a_head_on_features_on_cuda(sampling, shape):
+    target = random_target(dtype=torch.float32, device="cuda")
+    drafter = drafter_for(Eagle3Head, target, shape=shape)
+    got = generate(target, PROMPTS, drafter, sampling=sampling, max_new_tokens=20)
+    assert [len(tokens) for tokens in got.tokens] == [20, 20, 20]
