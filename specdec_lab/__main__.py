@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "python -m specdec_lab"
 TRAINED = ("mlp_speculator", "draft_model", "pard", "mtp", "eagle_1", "eagle_3")  # by `train`
-MEASURED = {"cost": 1, "decode": 15, "batch": 8, "peers": 18, "proposers": 2}  # part: minutes
+# A part of `measure`, and about how many minutes it takes.
+MEASURED = {"cost": 1, "decode": 12, "acceptance": 6, "batch": 8, "peers": 18, "proposers": 3}
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
     ("num_forwards", "d", "forward passes of the model"),
@@ -333,6 +334,7 @@ def _declare_method(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=float, metavar="M", help="stop after so long; the same call goes on")
     add("--every", type=int, default=200, metavar="N", help="steps between two looks (200)")
     add("--folder", type=Path, metavar="PATH", help="where weights go; data/weights if left out")
+    add("--start", type=Path, metavar="PATH", help="weights of an earlier run to go on from")
     add("--corpus", type=Path, metavar="PATH", help="shards to learn from; data/corpus if left out")
     add("--tokens", type=int, metavar="N", help="learn from so many only, the first ones; all")
     add("--labelled", type=int, default=0, metavar="N", help="tokens of human text beside it (0)")

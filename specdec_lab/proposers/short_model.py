@@ -1,7 +1,7 @@
 """A short model: the first layers of the target and its head on a draft vocabulary, trained anew.
 
-SmolLM2-135M has no smaller sibling, so a draft model is made of the target itself: three of its
-thirty layers, the final norm and a head of 8,192 tokens, a twelfth of the numbers. As they stand
+SmolLM2-135M has no smaller sibling, so a draft model is made of the target itself: two of its
+thirty layers, the final norm and a head of 8,192 tokens, an eleventh of the numbers. As they stand
 these layers say little; trained on the target's own texts to have its law (distillation, Hinton et
 al. 2015) they become a draft model. `DraftModel` drafts with it like with any other.
 """
@@ -23,7 +23,7 @@ from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.weights import card_of, check_fits, load_trained_state, read_weights
 
 METHOD = "draft_model"
-NUM_LAYERS = 3
+NUM_LAYERS = 2
 
 
 class ShortModel(Target):

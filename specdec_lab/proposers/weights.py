@@ -1,8 +1,7 @@
 """Weights of trained drafters: small safetensors files that say what they were trained for.
 
-What a drafter shares with its target (embedding, head) is not in them. They are kept in 16 bits, or
-in 8 with a scale for each row: rounding a draft changes its acceptance a little and the law of the
-text not at all. A file for another shape or tokenizer is refused; one for another model of that
+What a drafter shares with its target (embedding, head) is not in them, and matrices are kept in few
+bits (`storage.py`). A file for another shape or tokenizer is refused; one for another model of that
 shape only warns, as exactness never depends on it.
 """
 
@@ -22,13 +21,12 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from specdec_lab.decoding.target import Target
+from specdec_lab.proposers.storage import SCALE, STORAGES, loaded, shape_of, stored
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "weights"
-STORAGES = ("float16", "int8")
-SCALE = ".scale"  # ends the name of the scales (rows, 1) of a matrix kept in 8 bits
 SAMPLED_ROWS = 16  # of the embedding, one in so many goes into a fingerprint
 
 
@@ -54,12 +52,12 @@ def save_weights(
     """
     if storage not in STORAGES:
         raise ValueError(f"storage must be one of {', '.join(STORAGES)}, not {storage!r}.")
-    stored: dict[str, Tensor] = {}
+    written: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        stored |= _stored(name, tensor.detach().cpu(), storage)
+        written |= stored(name, tensor.detach().cpu(), storage)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
-    save_file(stored, part, {**metadata, "storage": storage})
+    save_file(written, part, {**metadata, "storage": storage})
     part.replace(path)
 
 
@@ -73,7 +71,7 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise OSError(
             f"The weights at {path} can't be read ({error}): train them again."
         ) from error
-    return {n: _loaded(n, tensors) for n in tensors if not n.endswith(SCALE)}, metadata
+    return {n: loaded(n, tensors) for n in tensors if not n.endswith(SCALE)}, metadata
 
 
 def card_of(path: Path) -> dict[str, float | None]:
@@ -87,7 +85,8 @@ def card_of(path: Path) -> dict[str, float | None]:
     with safe_open(path, framework="pt") as file:
         said = dict(file.metadata() or {})
         trained = set(file.keys()) - {"draft_to_target"}
-        shapes = [file.get_slice(n).get_shape() for n in trained if not n.endswith(SCALE)]
+        slices = [file.get_slice(n) for n in trained if not n.endswith(SCALE)]
+        shapes = [shape_of(s.get_dtype(), s.get_shape()) for s in slices]
     return {
         "parameters": sum(map(math.prod, shapes)),
         "megabytes": path.stat().st_size / 1e6,
@@ -102,23 +101,6 @@ def _number(text: str | None) -> float | None:
     if text is None:
         return None
     return int(text) if text.isdecimal() else float(text)
-
-
-def _stored(name: str, tensor: Tensor, storage: str) -> dict[str, Tensor]:
-    """One tensor as it is written: itself, or levels from -127 to 127 and a scale for each row."""
-    if not tensor.is_floating_point():
-        return {name: tensor.contiguous()}
-    if storage == "float16" or tensor.ndim != 2:
-        return {name: tensor.to(torch.float16).contiguous()}
-    scales = (tensor.float().abs().amax(1, keepdim=True) / 127).clamp(min=1e-12)
-    return {name: (tensor / scales).round().to(torch.int8), name + SCALE: scales}
-
-
-def _loaded(name: str, tensors: Mapping[str, Tensor]) -> Tensor:
-    tensor = tensors[name]
-    if name + SCALE in tensors:
-        return tensor.float() * tensors[name + SCALE]
-    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 # --- What a file was trained for ------------------------------------------------------------------

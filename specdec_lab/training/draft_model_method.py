@@ -19,7 +19,7 @@ class DraftModelMethod(Method):
     name = "draft_model"
     module: Transformer
     depth = 1
-    storage = "int8"  # three layers of the target are 21 MB in 16 bits
+    storage = "int6"
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class FeatureMethod(Method):
     module: FeatureHead
     depth = 4
     learning_rate = 1.5e-3
-    storage = "int8"
+    storage = "int6"
     unrolled_from: float = 0.5
 
     def __init__(

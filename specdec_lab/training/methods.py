@@ -25,7 +25,7 @@ class Method:
 
     ``depth`` is how many drafted tokens are looked at, ``loss`` a name in ``LOSSES``; token ``d``
     weighs ``depth_weight**d``, as it is drafted only after those before it. ``storage`` is how the
-    weights are kept.
+    weights are kept, ``earlier`` what the metadata of weights say that training went on from.
     """
 
     name: str
@@ -33,12 +33,13 @@ class Method:
     depth: int
     learning_rate: float = 1e-3
     depth_weight: float = 0.8
-    storage: str = "float16"
+    storage: str = "int6"
 
     def __init__(self, target: Target, vocab: DraftVocab, loss: str = "kl") -> None:
         if loss not in LOSSES:
             raise ValueError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}.")
         self.target, self.vocab, self.loss_name = target, vocab, loss
+        self.earlier: dict[str, str] = {}
 
     @staticmethod
     def hidden_layers(target: Target) -> tuple[int, ...]:
@@ -79,7 +80,10 @@ class Method:
 
     def metadata(self) -> dict[str, str]:
         """What the weights are for, and how to build the module again."""
-        return {"method": self.name, **describe_target(self.target), **self.options()}
+        said = {"method": self.name, **describe_target(self.target), **self.options()}
+        if self.earlier:
+            said["went_on_from"] = self.earlier["data_hash"]
+        return said
 
     def tensors(self) -> dict[str, Tensor]:
         """What goes into the weights file."""

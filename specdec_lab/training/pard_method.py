@@ -116,7 +116,7 @@ class PARDMethod(Method):
     module: Transformer
     depth = 4
     learning_rate = 5e-4
-    storage = "int8"  # as a draft model's
+    storage = "int6"
 
     def __init__(
         self,

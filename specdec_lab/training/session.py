@@ -26,6 +26,7 @@ from specdec_lab.proposers.draft_vocab import (
 from specdec_lab.training.corpus import FOLDER, load_corpus, load_labelled
 from specdec_lab.training.half_products import half_copy, half_is_faster
 from specdec_lab.training.menu import METHODS, all_hidden_layers
+from specdec_lab.training.methods import Method
 from specdec_lab.training.states import TargetStates, Text, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 
@@ -37,7 +38,8 @@ class Plan:
     """What to train and where it goes.
 
     ``options`` are keyword arguments of the method's class. ``folder`` gets the weights and, beside
-    them, the learning curve; ``checkpoints`` what a run that was stopped goes on from.
+    them, the learning curve; ``checkpoints`` what a run that was stopped goes on from. ``start`` is
+    a weights file of the same method to go on from with other texts: minutes and places add up.
     """
 
     method: str
@@ -46,6 +48,7 @@ class Plan:
     learn_prompts: bool = False
     seconds: float = math.inf
     folder: Path = weights.FOLDER
+    start: Path | None = None
     checkpoints: Path = field(default_factory=lambda: cache_folder() / "training")
 
 
@@ -56,7 +59,10 @@ def run(args: argparse.Namespace) -> Path | None:
     texts = load_corpus("train", target, folder, num_tokens=args.tokens)
     counted = [*texts, *load_labelled(COUNTED_TOKENS, "train", target)]
     texts += load_labelled(args.labelled, "train", target) if args.labelled else []
-    vocab = draft_vocab(target, counted, args.vocab_size)
+    if args.start:
+        vocab = vocab_of(target, args.start)
+    else:
+        vocab = draft_vocab(target, counted, args.vocab_size)
     return train(target, texts, load_corpus("heldout", target, folder), vocab, plan_of(args))
 
 
@@ -77,6 +83,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
         learn_prompts=args.learn_prompts,
         seconds=math.inf if args.minutes is None else 60 * args.minutes,
         folder=args.folder or weights.FOLDER,
+        start=args.start,
     )
 
 
@@ -116,8 +123,31 @@ def _trainer(
     states = states_of(target, kind.hidden_layers(target))
     learned = Texts(texts, states, vocab, learn_prompts=plan.learn_prompts)
     method = kind(target, learned, seed=plan.settings.seed, **plan.options)
+    if plan.start:
+        go_on_from(method, plan.start)
     path = plan.checkpoints / f"{plan.method}-{learned.hash()}.pt"
     return Trainer(method, learned, Texts(unseen, states, vocab), plan.settings, path)
+
+
+def vocab_of(target: Target, path: Path) -> DraftVocab:
+    """The draft vocabulary of a weights file."""
+    tensors, _ = weights.read_weights(path)
+    return DraftVocab(tensors["draft_to_target"], target.vocab_size)
+
+
+def go_on_from(method: Method, path: Path) -> None:
+    """Fill a new method with the weights of an earlier run; ValueError unless they are of that
+    method, vocabulary and shape.
+    """
+    tensors, earlier = weights.read_weights(path)
+    kept = tensors.pop("draft_to_target")
+    if earlier["method"] != method.name or not torch.equal(kept, method.vocab.draft_to_target):
+        raise ValueError(
+            f"The weights at {path} are of {earlier['method']} or for other tokens: go on from "
+            f"weights of {method.name} with their own vocabulary, or train from the beginning."
+        )
+    weights.load_trained_state(method.module, tensors)
+    method.earlier = {key: earlier[key] for key in ("data_hash", "places", "minutes")}
 
 
 def states_of(target: Target, layers: Iterable[int] = ()) -> TargetStates:
@@ -161,12 +191,14 @@ def save(trainer: Trainer, plan: Plan) -> Path:
 def about(trainer: Trainer, plan: Plan) -> dict[str, str]:
     """Everything that the weights came from."""
     method, settings = trainer.method, plan.settings
+    places = trainer.places + int(method.earlier.get("places", 0))
+    minutes = trainer.seconds / 60 + float(method.earlier.get("minutes", 0))
     return {
         **method.metadata(),
         "data_hash": trainer.texts.hash(),
         "tokens": str(trainer.texts.num_tokens),
-        "places": str(trainer.places),
-        "minutes": f"{trainer.seconds / 60:.1f}",
+        "places": str(places),
+        "minutes": f"{minutes:.1f}",
         "seed": str(settings.seed),
         "steps": str(trainer.step),
         "loss": method.loss_name,

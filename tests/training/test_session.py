@@ -25,6 +25,7 @@ from training_texts import Written
 OPTIONS = {"mlp_speculator": {"num_stages": 2, "width": 16}, "draft_model": {"num_layers": 1}}
 
 VOCAB = DraftVocab(range(32), 32)
+SLOW = Settings(warmup=100, learning_rate=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,9 @@ def plan_for(tmp_path, monkeypatch):
     """A plan that writes nothing outside the test's own folder."""
     monkeypatch.setenv("SPECDEC_LAB_CACHE", str(tmp_path / "cache"))
     settings = Settings(steps=8, warmup=2, evaluate_every=4, learning_rate=1e-2)
-    return lambda method: Plan(method, settings, OPTIONS[method], folder=tmp_path / "weights")
+    return lambda method: Plan(
+        method, settings, OPTIONS.get(method, {}), folder=tmp_path / "weights"
+    )
 
 
 def quiet(line: str) -> None:
@@ -112,8 +115,8 @@ def test_an_unknown_method_is_refused(target, texts, plan_for):
 def test_the_command_line_says_what_is_trained(target, texts, tmp_path, monkeypatch):
     seen = {}
 
-    def load_corpus(split, target, folder):
-        seen[split] = folder
+    def load_corpus(split, target, folder, num_tokens=None):
+        seen[split] = folder, num_tokens
         return texts[:2] if split == "heldout" else texts[2:]
 
     def load_labelled(num_tokens, split, target):
@@ -128,15 +131,17 @@ def test_the_command_line_says_what_is_trained(target, texts, tmp_path, monkeypa
     monkeypatch.setattr(session, "load_labelled", load_labelled)
     monkeypatch.setattr(session, "train", keep)
     sizes = ("--options", '{"num_stages": 2}', "--vocab-size", "16", "--labelled", "500")
-    how = ("--steps", "7", "--loss", "acceptance", "--seed", "3", "--every", "4", "--minutes", "2")
-    places = ("--folder", str(tmp_path), "--corpus", str(tmp_path / "shards"))
-    assert main(["train", "mlp_speculator", *sizes, *how, *places, "--learn-prompts"]) == 0
+    how = ("--steps", "7", "--loss", "acceptance", "--seed", "3", "--every", "4", "--no-half")
+    places = ("--folder", str(tmp_path), "--corpus", str(tmp_path / "shards"), "--tokens", "90")
+    more = ("--learn-prompts", "--minutes", "2")
+    assert main(["train", "mlp_speculator", *sizes, *how, *places, *more]) == 0
     plan = seen.pop("plan")
     assert plan.settings == Settings(steps=7, learning_rate=2e-3, evaluate_every=4, seed=3)
     assert plan.options == {"loss": "acceptance", "num_stages": 2}
     assert (len(seen["vocab"]), plan.seconds, plan.folder) == (16, 120, tmp_path)
     assert plan.learn_prompts
-    assert seen["train"] == seen["heldout"] == tmp_path / "shards"
+    shards = tmp_path / "shards"
+    assert (seen["train"], seen["heldout"]) == ((shards, 90), (shards, None))
     assert seen["labelled"] == [(session.COUNTED_TOKENS, "train"), (500, "train")]
     assert (seen["dtype"], seen["device"]) == (torch.float32, "cpu")
     assert (seen["learned"], seen["unseen"]) == ([*texts[2:], texts[0]], texts[:2])
@@ -144,3 +149,22 @@ def test_the_command_line_says_what_is_trained(target, texts, tmp_path, monkeypa
 
 def test_the_command_line_knows_every_method():
     assert set(TRAINED) == set(METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_training_goes_on_from_weights_with_other_texts(target, texts, plan_for, method):
+    plan = plan_for(method)
+    first = train(target, texts[2:5], texts[:2], VOCAB, plan, quiet)
+    tensors, before = read_weights(first)
+    more = replace(plan, start=first, folder=plan.folder / "more", settings=replace(SLOW, steps=1))
+    then, after = read_weights(train(target, texts[2:], texts[:2], VOCAB, more, quiet))
+    assert after["went_on_from"] == before["data_hash"] != after["data_hash"]
+    assert int(after["places"]) > int(before["places"])
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(then[name], tensor, atol=0.05, rtol=0.1)
+
+
+def test_weights_of_another_method_are_no_start(target, texts, plan_for):
+    first = train(target, texts[2:], texts[:2], VOCAB, plan_for("mlp_speculator"), quiet)
+    with pytest.raises(ValueError, match="are of mlp_speculator"):
+        train(target, texts, texts[:2], VOCAB, replace(plan_for("mtp"), start=first), quiet)
