@@ -46,7 +46,7 @@ def loaded(name: str, tensors: Mapping[str, Tensor]) -> Tensor:
 
 
 def shape_of(dtype: str, shape: list[int]) -> list[int]:
-    """The shape of a tensor that lies in a file as ``dtype`` (in the file's words) and ``shape``."""
+    """The shape of a tensor that lies in a file as ``shape`` of ``dtype`` (in its own words)."""
     return [shape[0], shape[1] * 4 // 3] if dtype == "U8" else shape
 
 
