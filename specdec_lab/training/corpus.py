@@ -7,14 +7,14 @@ every prompt again and checks that its ids are the ones that were answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.target import Target
-from specdec_lab.training.recipes import SPLITS, Passage, Texts, split_of
+from specdec_lab.training.recipes import SPLITS, Passage, Recipe, Texts, split_of
 from specdec_lab.training.shards import Entry, ids_crc, read_folder
 from specdec_lab.training.sources import documents
 
@@ -51,9 +51,10 @@ def load_corpus(
     folder: Path = FOLDER,
     texts: Texts = documents,
     num_tokens: int | None = None,
+    wanted: Callable[[Recipe], bool] | None = None,
 ) -> list[CorpusText]:
     """The target's own answers of a split, in the order of the files; about ``num_tokens`` of
-    answers if given.
+    answers if given, and only of prompts that are ``wanted``.
 
     Raises ``OSError`` when there is no corpus or a source of its prompts can't be fetched, and
     ``ValueError`` when a prompt built again is not the one that was answered.
@@ -64,7 +65,7 @@ def load_corpus(
     if not entries:
         raise OSError(f"There is no corpus in {folder}: make one with train corpus --export.")
     target = target or load_target()
-    chosen = (entry for entry in entries if entry.recipe.split == split)
+    chosen = (e for e in entries if e.recipe.split == split and (not wanted or wanted(e.recipe)))
     return list(_up_to(num_tokens, (_rebuilt(entry, target, texts) for entry in chosen)))
 
 

@@ -59,6 +59,11 @@ class Recipe:
         return split_of(self.document)
 
     @property
+    def is_own(self) -> bool:
+        """Whether the prompt consists of our own words, so that no source is needed."""
+        return all(isinstance(part, str) for part in self.message + self.prefix)
+
+    @property
     def key(self) -> str:
         """A short fingerprint of what the prompt says."""
         parts = json.dumps([_plain(self.message), _plain(self.prefix)], ensure_ascii=False)

@@ -1,0 +1,68 @@
+"""A draft while it learns: what it is trained for, and what comes of it on texts it never saw."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from specdec_lab.study.figures.style import METHODS, new_figure
+
+DASHES = ("-", "--", "-.", ":")  # of drafted token 1, 2, ...
+LEAST_JUDGED = 20  # places that a share needs to be worth a point
+
+
+def learning_live(data: dict) -> Figure:
+    """Loss on the texts learned (left), acceptance by depth on held-out ones (right), by step.
+
+    ``data`` is `LiveRun.figure_data`: ``method``, ``tokens``, ``cap`` and ``curve``, whose entries
+    have ``step``, ``loss``, ``alpha`` and ``judged`` (places by depth; too few are not drawn).
+    """
+    figure = new_figure(8.6, 3.5)
+    figure.subplots_adjust(left=0.09, right=0.86, wspace=0.28, bottom=0.17, top=0.8)
+    left, right = figure.subplots(1, 2, width_ratios=(2, 3))
+    look, curve = METHODS[data["method"]], data["curve"]
+    left.plot([e["step"] for e in curve], [e["loss"] for e in curve], color=look.color, marker="o")
+    left.set(xlabel="step", ylabel="loss (smoothed)", ylim=(0, None))
+    left.set_title("on the texts it learns", fontsize=11, weight="normal")
+    _acceptance(right, data)
+    first, last = curve[0]["alpha"][0], curve[-1]["alpha"][0]
+    figure.suptitle(
+        f"{look.label}, {data['tokens']:,} tokens: first alpha {first:.2f} → {last:.2f}",
+        x=0.02,
+        ha="left",
+        weight="bold",
+        fontsize=12,
+    )
+    return figure
+
+
+def _acceptance(axes: Axes, data: dict) -> None:
+    """A line for each drafted token, and the most that the draft vocabulary lets the first have."""
+    color, ends = METHODS[data["method"]].color, []
+    for depth, dash in zip(range(len(data["curve"][0]["alpha"])), DASHES, strict=False):
+        points = [e for e in data["curve"] if e["judged"][depth] >= LEAST_JUDGED]
+        if points:
+            shares = [e["alpha"][depth] for e in points]
+            axes.plot([e["step"] for e in points], shares, color=color, linestyle=dash)
+            ends.append((shares[-1], f"token {depth + 1}"))
+    axes.axhline(data["cap"], color="black", linestyle="--", linewidth=1.4)
+    ends.append((data["cap"], "cap"))
+    _label(axes, ends, data["curve"][-1]["step"])
+    axes.set(xlabel="step", ylabel="alpha", ylim=(0, 1.02))
+    axes.set_title("on texts it never saw", fontsize=11, weight="normal")
+
+
+def _label(axes: Axes, ends: list[tuple[float, str]], last: int) -> None:
+    """Names at the ends of lines, moved apart where they would touch."""
+    lowest = -1.0
+    for height, name in sorted(ends):
+        lowest = max(height, lowest + 0.075)
+        axes.annotate(
+            f"{name} {height:.2f}",
+            (last, lowest),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            annotation_clip=False,
+        )
