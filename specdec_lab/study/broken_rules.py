@@ -15,7 +15,7 @@ from torch import Tensor
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft, Scores, Verdict
 from specdec_lab.decoding.sampling import Sampling
-from specdec_lab.decoding.tree import ancestors, depths, reorder
+from specdec_lab.decoding.tree import ancestors, depths, path_to, reorder
 from specdec_lab.decoding.verify import Rule, block, laws, match, prefix_weights, reject
 from specdec_lab.study.traversal import traversal_with
 
@@ -134,8 +134,7 @@ def siblings_by_rank(
     """The ratio rule in a tree drawn without replacement, but siblings are judged from the
     likeliest down instead of in drawing order.
     """
-    first = _same_parent(draft).long().argmax(2)  # (B, N), the sibling drawn first
-    base = draft.probs.gather(1, first[..., None].expand_as(draft.probs))  # the whole law
+    base = _whole_laws(draft)
     rank = base.gather(2, draft.tokens[..., None]).squeeze(2)
     level = depths(ancestors(draft.parents))[:, 1:]
     meant = torch.arange(level.shape[1], device=level.device) < draft.count[:, None]
@@ -149,6 +148,37 @@ def siblings_by_rank(
     return replace(verdict, path=order.gather(1, verdict.path))
 
 
+def siblings_share_one_residual(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """The ratio rule asked of every sibling as if it were the only one: min(1, p/q) with the p of
+    the node, and one (p - q)+ behind them all.
+    """
+    target_probs, draft_probs = laws(context, draft, scores, sampling)
+    seen, rows = ancestors(draft.parents), torch.arange(len(draft.count))
+    end, left = torch.zeros_like(draft.count), target_probs[:, 0]  # (B,), (B, V)
+    for node in range(draft.tokens.shape[1]):
+        judged = (node < draft.count) & (draft.parents[:, node] + 1 == end)
+        p, q, token = target_probs[rows, end], draft_probs[:, node], draft.tokens[:, node]
+        ratio = torch.where(judged, p[rows, token] / q[rows, token], 0).clamp(max=1)
+        accepted = randomness.coin(ratio, context.lengths, Lane.ACCEPT, node)[:, None]
+        left = torch.where(judged[:, None], (p - q).clamp(min=0), left)
+        left = torch.where(accepted, target_probs[:, node + 1], left)
+        end = torch.where(accepted[:, 0], node + 1, end)
+    left = torch.where(left.sum(-1, keepdim=True) > 0, left, target_probs[rows, end])
+    next_token = randomness.draw(left, context.lengths, Lane.RECOVER)
+    return Verdict(path_to(seen, end), depths(seen)[rows, end], next_token)
+
+
+def siblings_with_whole_law(
+    context: Context, draft: Draft, scores: Scores, sampling: Sampling, randomness: Randomness
+) -> Verdict:
+    """The ratio rule in a tree drawn without replacement, told of laws with replacement: the q of
+    a sibling still holds those drawn before it.
+    """
+    return reject(context, replace(draft, probs=_whole_laws(draft)), scores, sampling, randomness)
+
+
 traversal_weighs_survivors: Rule = traversal_with(
     lambda left_over, weight, draft_prob: left_over / (1 - draft_prob) if draft_prob < 1 else 1.0
 )
@@ -157,6 +187,8 @@ traversal_weighs_survivors: Rule = traversal_with(
 
 BROKEN_TREE_RULES: dict[str, Rule] = {
     "siblings_by_rank": siblings_by_rank,
+    "siblings_share_one_residual": siblings_share_one_residual,
+    "siblings_with_whole_law": siblings_with_whole_law,
     "traversal_weighs_survivors": traversal_weighs_survivors,
 }
 BROKEN_RULES: dict[str, Rule] = {
@@ -189,6 +221,12 @@ def _draw(weights: Tensor, verdict: Verdict, context: Context, randomness: Rando
 
 def _same_parent(draft: Draft) -> Tensor:
     return draft.parents[:, :, None] == draft.parents[:, None]  # (B, N, N)
+
+
+def _whole_laws(draft: Draft) -> Tensor:
+    """For every node what the first of its siblings was drawn from, (B, N, Vd)."""
+    first = _same_parent(draft).long().argmax(2)  # (B, N)
+    return draft.probs.gather(1, first[..., None].expand_as(draft.probs))
 
 
 def _reordered(scores: Scores, order: Tensor) -> Scores:

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from specdec_lab.study.figures.style import METHODS, TOKEN_COLORS, new_figure
+from specdec_lab.study.figures.tree_layout import tree_layout
 
 INK, GREY, BLUE = (
     "#222222",
@@ -25,7 +26,7 @@ def tree(data: dict) -> Figure:
     ``parent`` (-1: the root), ``chance``, ``count`` and ``drafted``.
     """
     nodes = data["nodes"]
-    depth, height, leaves = _layout(nodes)
+    depth, height, leaves = tree_layout([node["parent"] for node in nodes])
     columns = max(depth) + 2
     figure = new_figure(1.5 * columns + 0.6, 0.72 * leaves + 1.0)
     figure.subplots_adjust(left=0.02, right=0.98, bottom=0.03, top=1 - 0.5 / figure.get_figheight())
@@ -155,29 +156,6 @@ def describe_against_ngram(data: dict) -> str:
         ]
         told.append(f"{name} ({counts['tokens']} tokens): {'; '.join(pair)}")
     return f"k = {data['k']}. " + ". ".join(told) + "."
-
-
-def _layout(nodes: list[dict]) -> tuple[list[int], list[float], int]:
-    """Depth and height of every node, and the number of leaves; siblings keep their order."""
-    children: dict[int, list[int]] = {}
-    for i, node in enumerate(nodes):
-        children.setdefault(node["parent"], []).append(i)
-    level, height, leaves = [0] * len(nodes), [0.0] * len(nodes), 0
-
-    def place(i: int, at: int) -> None:
-        nonlocal leaves
-        level[i] = at
-        below = children.get(i, [])
-        for child in below:
-            place(child, at + 1)
-        if below:
-            height[i] = _mean([height[child] for child in below])
-        else:
-            height[i], leaves = float(leaves), leaves + 1
-
-    for i in children.get(-1, []):
-        place(i, 0)
-    return level, height, leaves
 
 
 def _mean(values: list[float]) -> float:
