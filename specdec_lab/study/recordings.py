@@ -46,9 +46,9 @@ def save(
     return recorded
 
 
-def load(slug: str) -> dict:
+def load(slug: str, folder: str = "data/recordings") -> dict:
     """The recorded data of a name; OSError when nothing was recorded."""
-    return _find(slug)["data"]
+    return _find(slug, folder)["data"]
 
 
 def origin(slug: str) -> dict:
@@ -90,10 +90,10 @@ def rounded(value: object) -> object:
     raise ValueError(f"{type(value).__name__} cannot be recorded; give numbers, text and lists.")
 
 
-def _find(slug: str) -> dict:
-    for folder in (output_folder("data/recordings"), PROJECT / "data/recordings"):
-        if (folder / f"{slug}.json").exists():
-            return _read(folder / f"{slug}.json")
+def _find(slug: str, folder: str = "data/recordings") -> dict:
+    for place in (output_folder(folder), PROJECT / folder):
+        if (place / f"{slug}.json").exists():
+            return _read(place / f"{slug}.json")
     raise OSError(f"There is no recording {slug!r}; run the notebook that makes it.")
 
 

@@ -45,7 +45,7 @@ def decoded(speed):
         "cells": [dict(zip(words, cell, strict=True)) for cell in cells],
         "prompts": 2,
     }
-    results = {"cards": {name: {} for name in times}}
+    results = {"cards": {name: {} for name in times}, "missing": {}}
     for domain in settings["domains"]:
         for prompt in ("one", "two"):
             reports = {

@@ -197,7 +197,7 @@ def test_the_part_decodes_every_prompt_in_every_round(target, plan, monkeypatch)
     settings = decode.settings(False, plan(rounds=2))
     monkeypatch.setattr("specdec_lab.prompts.Prompt.ids", lambda prompt, target: LOOPS[0])
     works = decode.cells(target, settings)
-    assert len(works) == 1 + 2  # the cards, and one prompt twice
+    assert len(works) == 2 + 2  # the cards and what is missing, and one prompt twice
     results = json.loads(json.dumps({name: work() for name, work in works.items()}))
     data = decode.summary(settings, results)
     assert set(data["cells"]) == {"plain", "ngram, k = 2", "ngram, k = 4"}
@@ -208,6 +208,20 @@ def test_the_part_decodes_every_prompt_in_every_round(target, plan, monkeypatch)
     assert lines[0].split()[:3] == ["method", "k", "T"]
     assert "1234" in decode.table(data)
     assert "4-grams" in lines[-1]
+
+
+def test_a_method_without_weights_is_a_line_and_stops_nothing(target, plan, monkeypatch, tmp_path):
+    monkeypatch.setattr("specdec_lab.proposers.weights.FOLDER", tmp_path)
+    monkeypatch.setattr("specdec_lab.prompts.Prompt.ids", lambda prompt, target: LOOPS[0])
+    lines = [{"method": "pard", "k": [2, 4]}, {"method": "ngram", "k": 2}]
+    settings = decode.settings(False, plan(cells=lines))
+    works = decode.cells(target, settings)
+    data = decode.summary(settings, {name: work() for name, work in works.items()})
+    assert list(data["cells"]) == ["plain", "ngram, k = 2"]
+    assert list(data["missing"]) == ["pard"]
+    lines = [line for line in decode.table(data).splitlines() if line.startswith("pard: ")]
+    assert len(lines) == 1
+    assert "no trained weights for pard" in lines[0]
 
 
 def test_same_text_in_words():

@@ -76,7 +76,8 @@ def compare(
             reports = sweep.run(prompt.ids(sweep.target))
             runs.append(Run(prompt.domain, prompt.name, 0, reports))
             progress.step(prompt.name, perf_counter() - start)
-    return overview(summarise(sweep.cells, runs))
+    missing = [f"{label}: {why}" for label, why in sweep.missing.items()]
+    return "\n".join([overview(summarise(sweep.cells, runs)), *missing])
 
 
 def _named(config: Config) -> Cell:

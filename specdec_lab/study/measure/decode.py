@@ -21,7 +21,7 @@ from specdec_lab.study.measure.sweep import CARD, Sweep
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
 
-CARDS = "cards"
+CARDS, MISSING = "cards", "missing"
 
 
 def settings(quick: bool, path: Path = FILE) -> dict[str, object]:
@@ -33,7 +33,7 @@ def settings(quick: bool, path: Path = FILE) -> dict[str, object]:
 def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
     """What the proposers say of themselves, then all methods on one prompt, prompt by prompt."""
     sweep = Sweep(target, _cells(settings), settings["max_new_tokens"], settings["seed"])
-    works: dict[str, Callable[[], dict]] = {CARDS: sweep.cards}
+    works: dict[str, Callable[[], dict]] = {CARDS: sweep.cards, MISSING: lambda: sweep.missing}
     for number in range(settings["rounds"]):
         for prompt in _prompts(settings):
             works[f"{prompt.domain}, {prompt.name}, round {number + 1}"] = (
@@ -53,18 +53,24 @@ def _run(sweep: Sweep, prompt: Prompt, number: int) -> dict[str, object]:
 
 
 def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]:
-    """What is recorded: how much was measured, and `summarise` by cell."""
-    runs = [Run(**result) for name, result in results.items() if name != CARDS]
-    found = summarise(_cells(settings), runs)
+    """What is recorded: how much was measured, and `summarise` by cell; under ``missing``, by
+    label, why a method could not be measured.
+    """
+    runs = [Run(**result) for name, result in results.items() if name not in (CARDS, MISSING)]
+    missing = results[MISSING]
+    found = summarise([c for c in _cells(settings) if c.label not in missing], runs)
     for name, cell in found.items():
         cell["card"] = results[CARDS][name]
     how = {name: value for name, value in settings.items() if name != "cells"}
-    return how | {"cells": found}
+    return how | {"cells": found, "missing": missing}
 
 
 def table(data: Mapping) -> str:
-    """One line a cell, what trained methods took, and which texts go round in circles."""
-    return "\n\n".join([overview(data["cells"]), *_trained(data), _loops(data)])
+    """One line a cell, what trained methods took, what is missing, and which texts go round in
+    circles.
+    """
+    missing = [f"{label}: {why}" for label, why in data["missing"].items()]
+    return "\n\n".join([overview(data["cells"]), *_trained(data), *missing, _loops(data)])
 
 
 def _trained(data: Mapping) -> list[str]:

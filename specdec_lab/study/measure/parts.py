@@ -28,7 +28,7 @@ from specdec_lab.study.measurements import FOLDER
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
 
-PARTS = ("cost", "decode", "batch", "peers", "proposers", "outside")
+PARTS = ("cost", "decode", "acceptance", "batch", "peers", "proposers", "outside")
 
 
 def run(part: str, quick: bool = False, device: str = "cpu", say: Say = print) -> Path | None:

@@ -21,6 +21,7 @@ from specdec_lab.proposers.suffix import Suffix
 from specdec_lab.study.measure.cells import distinct_methods
 from specdec_lab.study.measure.products import back_to_back, product_layers
 from specdec_lab.study.measure.progress import table as as_table
+from specdec_lab.study.measure.sweep import what_is_missing
 from specdec_lab.study.measure.timing import seconds_of
 
 if TYPE_CHECKING:
@@ -58,9 +59,14 @@ def measure_method(target: Target, config: object, settings: Mapping) -> dict[st
     """Milliseconds of a proposal and of a drafted token in the loop (one chat prompt, greedy).
 
     Where the proposer has a draft model, also those of its products alone: the same layers run
-    back to back on one row. What is left is spent outside of them.
+    back to back on one row. What is left is spent outside of them. Without weights, what is
+    ``missing``.
     """
-    proposer, k = load_proposer(config, target), settings["k"]
+    try:
+        proposer = load_proposer(config, target)
+    except OSError as error:
+        return {"missing": what_is_missing(error)}
+    k = settings["k"]
     ids = load_prompts("chat")[0].ids(target)
 
     def proposal() -> float:
@@ -122,11 +128,16 @@ def _made_up(num_tokens: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]:
-    """What is recorded: methods by label, histories by size."""
-    methods = {label: results[label] for label in settings["methods"]}
+    """What is recorded: methods by label, those without weights apart, and histories by size."""
+    missing = {
+        label: results[label]["missing"]
+        for label in settings["methods"]
+        if "missing" in results[label]
+    }
+    methods = {label: results[label] for label in settings["methods"] if label not in missing}
     histories = [results[f"history of {size}"] for size in settings["histories"]]
     how = {name: settings[name] for name in ("k", "suffix_k", "max_new_tokens", "rounds", "calls")}
-    return how | {"methods": methods, "histories": histories}
+    return how | {"methods": methods, "missing": missing, "histories": histories}
 
 
 def table(data: Mapping) -> str:
@@ -141,4 +152,5 @@ def table(data: Mapping) -> str:
     ]
     head = ("method", "proposal ms", "a token ms", "its products ms", "outside ms")
     second = as_table(("history of suffix", "proposal ms", "first one s"), histories)
-    return f"{as_table(head, methods)}\n\n{second}"
+    missing = [f"{label}: {why}" for label, why in data["missing"].items()]
+    return "\n\n".join([as_table(head, methods), *missing, second])

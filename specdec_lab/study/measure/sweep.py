@@ -14,6 +14,7 @@ from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import classify_mismatch
 from specdec_lab.decoding.trace import Trace, repeated_ngram_share
 from specdec_lab.proposers import load_proposer
+from specdec_lab.study import recordings
 from specdec_lab.study.measure.cells import Cell
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class Sweep:
     ``cells`` are those given, each with its k; plain decoding must be among them at every
     temperature. A method with a memory of earlier outputs keeps it between prompts. Where a prompt
     is decoded in several rounds, it has to be told to remember nothing, or it will remember the
-    answer. Raises ValueError for more drafted tokens than a proposer can draft.
+    answer. Cells whose weights are not there are left out: ``missing`` says by label what is wrong.
+    Raises ValueError for more drafted tokens than a proposer can draft.
     """
 
     def __init__(
@@ -38,7 +40,8 @@ class Sweep:
     ) -> None:
         self.target, self.max_new_tokens, self.seed = target, max_new_tokens, seed
         self._proposers: dict[str, Proposer | None] = {}
-        self.cells = [self._with_k(cell) for cell in cells]
+        self.missing: dict[str, str] = {}
+        self.cells = [self._with_k(cell) for cell in cells if self._is_there(cell)]
         self._is_warm = False
 
     def run(self, ids: Sequence[int], backwards: bool = False) -> dict[str, dict]:
@@ -65,6 +68,13 @@ class Sweep:
         for cell in self.cells:
             self._decode(cell, [*range(8), *range(8)], WARM_UP)
         self._is_warm = True
+
+    def _is_there(self, cell: Cell) -> bool:
+        try:
+            self._proposer(cell)
+        except OSError as error:
+            self.missing[cell.label] = what_is_missing(error)
+        return cell.label not in self.missing
 
     def _with_k(self, cell: Cell) -> Cell:
         """The cell with a number of drafted tokens that its proposer can do."""
@@ -104,6 +114,11 @@ class Sweep:
             "rep4": repeated_ngram_share(found),
             "text": text,
         }
+
+
+def what_is_missing(error: OSError) -> str:
+    """What an error about weights says, paths from the project's top."""
+    return str(error).replace(f"{recordings.PROJECT}/", "")
 
 
 def packed(trace: Trace) -> dict[str, object]:
