@@ -170,6 +170,17 @@ def test_speedups_are_ratios_within_a_round_and_medians_over_rounds():
     assert found["itl_speedup"] == pytest.approx(1.9 / 0.9)  # the first token comes after 0.1 s
 
 
+def test_the_speedup_between_tokens_has_an_interval():
+    cell = Cell("fast", "ngram", 2)
+    runs = [
+        Run("chat", name, 0, {"plain": report(11, slow), cell.name: report(11, 1.1)})
+        for name, slow in (("a", 2.1), ("b", 4.1))
+    ]
+    found = summarise([cell.baseline, cell], runs)[cell.name]["scopes"]["chat"]
+    assert found["itl_speedup"] == pytest.approx(3)
+    assert found["itl_speedup_interval"] == pytest.approx([2, 4])  # either prompt twice
+
+
 def test_texts_that_loop_have_a_scope_without_them():
     cell = Cell("fast", "ngram", 2)
     runs = [
@@ -207,6 +218,7 @@ def test_the_part_decodes_every_prompt_in_every_round(target, plan, monkeypatch)
     lines = decode.table(data).splitlines()
     assert lines[0].split()[:3] == ["method", "k", "T"]
     assert "1234" in decode.table(data)
+    assert any(line.startswith("best k  chat") for line in lines)
     assert "4-grams" in lines[-1]
 
 

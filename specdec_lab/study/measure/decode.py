@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from specdec_lab.prompts import Prompt, load_prompts
 from specdec_lab.study.measure.cells import FILE, Cell, read_plan
 from specdec_lab.study.measure.progress import table as as_table
-from specdec_lab.study.measure.summary import LOOP, Run, overview, summarise
+from specdec_lab.study.measure.summary import LOOP, Run, best_by_domain, overview, summarise
 from specdec_lab.study.measure.sweep import CARD, Sweep
 
 if TYPE_CHECKING:
@@ -66,11 +66,13 @@ def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]
 
 
 def table(data: Mapping) -> str:
-    """One line a cell, what trained methods took, what is missing, and which texts go round in
-    circles.
+    """One line a cell, the best k by domain, what trained methods took, what is missing, and which
+    texts go round in circles.
     """
     missing = [f"{label}: {why}" for label, why in data["missing"].items()]
-    return "\n\n".join([overview(data["cells"]), *_trained(data), *missing, _loops(data)])
+    cells = data["cells"]
+    parts = [overview(cells), best_by_domain(cells), *_trained(data), *missing, _loops(data)]
+    return "\n\n".join(parts)
 
 
 def _trained(data: Mapping) -> list[str]:

@@ -53,6 +53,7 @@ class Decoded:
         self.seconds = np.array(
             [[trace.total_seconds for trace in row] for row in self.traces]
         )  # (rounds, prompts)
+        self.gaps = np.array([_gaps(trace) for trace in self.traces[0]])  # (prompts, 2)
 
     @property
     def speeds(self) -> np.ndarray:
@@ -63,6 +64,12 @@ class Decoded:
         """Mean seconds of a step by part, over all rounds."""
         whole = Trace.pool(trace for row in self.traces for trace in row)
         return {part: whole.seconds.get(part, 0.0) / whole.num_forwards for part in PARTS}
+
+
+def _gaps(trace: Trace) -> tuple[float, int]:
+    """The two numbers whose ratio is `Trace.itl`: seconds waited, and gaps between tokens."""
+    rows = [row for row in trace.rows if row]
+    return sum(row[-1].at - row[0].at for row in rows), trace.num_tokens - len(rows)
 
 
 def summarise(cells: Iterable[Cell], runs: Sequence[Run]) -> dict[str, dict]:
@@ -133,6 +140,7 @@ def _metrics(ours: Decoded, plain: Decoded) -> dict[str, object]:
         "ttft": trace.ttft,
         "itl": trace.itl,
         "itl_speedup": plain.first.itl / trace.itl if trace.itl else None,
+        "itl_speedup_interval": _itl_interval(ours, plain) if trace.itl else None,
         "rep4": mean(report["rep4"] for report in ours.reports),
         "same_text": _counted(report["text"] for report in ours.reports),
     }
@@ -173,6 +181,16 @@ def _speedup_interval(ours: Decoded, plain: Decoded) -> list[float] | None:
         return speeds[0] / speeds[1]
 
     return interval(len(ours.prompts), ratio)
+
+
+def _itl_interval(ours: Decoded, plain: Decoded) -> list[float] | None:
+    """The interval of the speed-up without the prompt, over prompts, in the first round."""
+
+    def itl(decoded: Decoded, pick: np.ndarray) -> np.ndarray:
+        waited, gaps = decoded.gaps[pick].sum(1).T  # (resamples,) each
+        return waited / gaps
+
+    return interval(len(ours.prompts), lambda pick: itl(plain, pick) / itl(ours, pick))
 
 
 def interval(
@@ -219,6 +237,28 @@ def _line(cell: Mapping, domains: Iterable[str]) -> list[str | float | None]:
         _span(whole["speedup_interval"]),
         same_text(whole["same_text"]),
     ]
+
+
+def best_by_domain(cells: Mapping[str, dict]) -> str:
+    """A line a method: in every domain the fastest k and its speed-up, with the prompt and, in
+    brackets, between tokens.
+    """
+    domains = [
+        name for name in next(iter(cells.values()))["scopes"] if name not in (ALL, WITHOUT_LOOPS)
+    ]
+    by_label: dict[str, list[Mapping]] = {}
+    for cell in cells.values():
+        if cell["k"] and not cell["temperature"]:
+            by_label.setdefault(cell["label"], []).append(cell)
+    rows = [[label, *(_best(found, d) for d in domains)] for label, found in by_label.items()]
+    return table(["best k", *domains], rows)
+
+
+def _best(cells: Sequence[Mapping], domain: str) -> str:
+    best = max(cells, key=lambda cell: cell["scopes"][domain]["speedup"])
+    found = best["scopes"][domain]
+    between = found["itl_speedup"]
+    return f"{best['k']}: {found['speedup']:.2f}" + (f" ({between:.2f})" if between else "")
 
 
 def _span(bounds: Sequence[float] | None) -> str | None:
