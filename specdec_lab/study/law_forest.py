@@ -70,10 +70,10 @@ class LawForest:
     @property
     def depth(self) -> Tensor:
         """Tokens between the place and each entry, (E,)."""
-        depth = torch.zeros_like(self.parent)
-        for entry, parent in enumerate(self.parent.tolist()):
-            depth[entry] = depth[parent] + 1 if parent >= 0 else 0
-        return depth
+        depth: list[int] = []
+        for parent in self.parent.tolist():
+            depth.append(depth[parent] + 1 if parent >= 0 else 0)
+        return torch.tensor(depth)
 
     def from_parents(self, values: Tensor) -> Tensor:
         """What every entry has as a child, (E,) from (E, M); 0 for places."""

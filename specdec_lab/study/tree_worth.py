@@ -58,19 +58,18 @@ def accepted_apart(target_probs: Tensor, draft_probs: Tensor, children: int) -> 
     """
     taken = torch.zeros_like(draft_probs)
 
-    def judge(wanted: Tensor, law: Tensor, chance: Tensor, left: int) -> None:
+    def judge(wanted: Tensor, law: Tensor, chance: Tensor, drawn: tuple[int, ...]) -> None:
+        kept = torch.minimum(wanted[:, :-1], law) * chance[:, None]
+        taken.add_(kept)
+        if len(drawn) + 1 == children:
+            return
         residual = (wanted - torch.nn.functional.pad(law, (0, 1))).clamp(min=0)
-        residual = _normalised(residual)
-        for x in range(law.shape[1]):
-            drawn = chance * law[:, x]
-            kept = torch.minimum(wanted[:, x], law[:, x]) * chance
-            taken[:, x] += kept
-            if left > 1:
-                rest = law.clone()
-                rest[:, x] = 0
-                judge(residual, _normalised(rest), drawn - kept, left - 1)
+        residual, refused = _normalised(residual), law * chance[:, None] - kept  # (E, M)
+        for x in set(range(law.shape[1])) - set(drawn):
+            rest = law.index_fill(1, torch.tensor([x]), 0)
+            judge(residual, _normalised(rest), refused[:, x], (*drawn, x))
 
-    judge(target_probs, draft_probs, torch.ones_like(draft_probs[:, 0]), children)
+    judge(target_probs, draft_probs, torch.ones_like(draft_probs[:, 0]), ())
     return taken
 
 
