@@ -24,7 +24,7 @@ from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.base import Proposer
-from specdec_lab.proposers.chain import checked_drafting, draft_chain
+from specdec_lab.proposers.chain import checked_confidence, checked_drafting, draft_chain
 from specdec_lab.proposers.short_model import METHOD, ShortModel, load_short_model
 from specdec_lab.proposers.weights import shipped
 
@@ -65,11 +65,8 @@ class DraftModel(Proposer):
         min_confidence: float = 0.0,
     ) -> None:
         self.default_k = whole_number("num_speculative_tokens", num_speculative_tokens, least=0)
-        if not 0 <= min_confidence <= 1:
-            raise ValueError(
-                f"min_confidence must lie in [0, 1], 0 never stops early, not {min_confidence!r}."
-            )
-        self.drafting, self.min_confidence = checked_drafting(drafting), min_confidence
+        self.drafting = checked_drafting(drafting)
+        self.min_confidence = checked_confidence(min_confidence)
         self.model = _draft_of(target, model)
         check_same_tokenizer(target, self.model)
         self.vocab_size = target.vocab_size

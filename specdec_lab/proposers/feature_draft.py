@@ -66,12 +66,14 @@ class FeatureDraft(Proposer):
         self.default_k = whole_number("num_speculative_tokens", num_speculative_tokens, least=0)
         if shape and min_confidence:
             raise ValueError("min_confidence ends chains early; leave it out for trees.")
-        if isinstance(weights, head_class):
+        if isinstance(weights, FeatureHead):
             head = weights
         else:
             path = Path(weights) if weights else shipped(head_class.method)
             head, vocab = load_head(head_class, target, path)
             self.card = card_of(path)
+        if not isinstance(head, head_class):
+            raise ValueError(f"This drafts with a head of {head_class.method}, not {head.method}.")
         self.head = packed_copy(head).eval()
         self.vocab = vocab.to(target.device)
         self.vocab_size = target.vocab_size

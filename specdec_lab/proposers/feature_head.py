@@ -136,15 +136,16 @@ class FeatureHead(nn.Module):
         There a normed stream of the target is ``scale`` (H,) times the feature, but for a constant.
         What each branch adds is then brought to ``BRANCH``.
         """
-        layer = trainable_copy(target.model.layers[-1])
-        qkv = self.attention.qkv.weight.data
-        randomise(qkv, generator, TOKEN_GAIN)  # of the tokens, where they stand beside the features
-        qkv[:, -self.arch.hidden_size :] = layer.attention.qkv.weight
-        layer.attention.qkv = self.attention.qkv
+        layer, own = trainable_copy(target.model.layers[-1]), self.attention.qkv
+        randomise(own.weight, generator, TOKEN_GAIN)  # stays where tokens stand beside features
+        own.weight[:, -self.arch.hidden_size :] = layer.attention.qkv.weight
+        if own.bias is not None:
+            own.bias.copy_(layer.attention.qkv.bias)
+        layer.attention.qkv = own
         for part in ("attention_norm", "attention", "mlp_norm", "mlp"):
             getattr(self, part).load_state_dict(getattr(layer, part).state_dict())
         for norm in (self.attention_norm, self.mlp_norm):
-            norm.weight.data.mul_(scale)
+            norm.weight.mul_(scale)
         rows = torch.randn(PROBES, 1, self.arch.hidden_size, generator=generator).to(scale)
         inputs = torch.zeros(PROBES, 1, self.attention.qkv.in_features).to(scale)
         inputs[..., -self.arch.hidden_size :] = self.attention_norm(rows)
@@ -186,5 +187,8 @@ def final_scale(head: FeatureHead, target: Target) -> Tensor:
 
 def _bring_to(output: nn.Linear, scale: Tensor, branch: Callable[[], Tensor]) -> None:
     """Turn the ``output`` of a branch into the coordinates of features, ``BRANCH`` large."""
-    output.weight.data.div_(scale[:, None])
-    output.weight.data.mul_(BRANCH / branch().square().mean().sqrt())
+    for numbers in output.parameters():  # a weight (H, ...) and maybe a bias (H,)
+        numbers.data.div_(scale.view(-1, *[1] * (numbers.ndim - 1)))
+    size = branch().square().mean().sqrt()
+    for numbers in output.parameters():
+        numbers.data.mul_(BRANCH / size)

@@ -4,13 +4,13 @@ DeepSeek-V3 (2024, arXiv 2412.19437) trains such a module together with the mode
 
     h' = M [RMSNorm(h_i); RMSNorm(e(t_{i+1}))], one block, norm, the model's own head
 
-FastMTP (Cai et al. 2025, arXiv 2509.18362) shares one module among all depths, so that the state
-behind its norm takes the place of h for the next token; that is the form here.
+FastMTP (Cai et al. 2025, arXiv 2509.18362) tunes such a module further: one for all depths, whose
+state behind the norm takes the place of h for the next token. That is the form here.
 
-Ours is a *retrofit*: the target is frozen, only M, the norms and the block learn. Trained together,
-the model's states learn to say more than the next token, which is the reason why DeepSeek-V3 and
-other models that ship with such a module draft well with it; a retrofit has to find what happens to
-be there.
+Ours is a *retrofit*: the target is frozen, only M, the norms and the block learn. Where both are
+trained together the model's own states learn to say more than the next token; a retrofit has to
+make do with what is in them. So a model that ships with its module, such as DeepSeek-V3, MiMo-7B,
+GLM-4.7 or Qwen3-Next, is best drafted for by that.
 """
 
 from __future__ import annotations

@@ -3,12 +3,15 @@
 pytest tests/proposers/test_eagle.py
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.sampling import Sampling
-from specdec_lab.decoding.transformer import chain_layout
+from specdec_lab.decoding.target import Target
+from specdec_lab.decoding.transformer import Transformer, chain_layout
 from specdec_lab.proposers import load_proposer
 from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.eagle import Eagle, Eagle1Head, Eagle3Head, fused_layers
@@ -155,6 +158,16 @@ def test_a_start_passes_the_feature_on(target, head_class):
     )
 
 
+def test_a_target_with_biases_gives_them_to_the_copied_layer():
+    """Like those of qwen2: none of its biases stays as it was drawn."""
+    arch = replace(random_target().model.arch, qkv_bias=True, output_bias=True, mlp_bias=True)
+    target = Target(Transformer(arch), max_context=64)
+    for head_class in (Eagle1Head, Eagle3Head):
+        head, _ = head_for(head_class, target)
+        theirs = target.model.layers[-1].attention
+        assert torch.equal(head.attention.qkv.bias, theirs.qkv.bias)
+
+
 # --- Versions and weights -------------------------------------------------------------------------
 
 
@@ -221,6 +234,9 @@ def test_weights_of_another_head_or_shape_are_refused(tmp_path, target):
     (tmp_path / "w.safetensors").write_bytes(b"no weights")
     with pytest.raises(OSError, match="can't be read"):
         Eagle(target, 3, path)
+    head, vocab = head_for(Eagle1Head, target)
+    with pytest.raises(ValueError, match="a head of eagle_3, not eagle_1"):
+        Eagle(target, 3, head, vocab=vocab)
 
 
 def test_weights_for_another_model_of_that_shape_only_warn(tmp_path, target):

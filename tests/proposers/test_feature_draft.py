@@ -226,10 +226,9 @@ def test_a_draft_ends_where_it_is_unsure(target):
 @pytest.mark.parametrize(
     ("head_class", "drafting", "shape"),
     [
-        (Eagle1Head, "probabilistic", None),
         (Eagle1Head, "greedy", TREE),
         (Eagle3Head, "probabilistic", TREE),
-        (MTPHead, "greedy", None),
+        (MTPHead, "probabilistic", None),
     ],
 )
 def test_a_whole_step_reads_nothing_on_the_host(head_class, drafting, shape):
@@ -261,12 +260,13 @@ def test_where_nothing_may_be_read_the_drafts_are_the_same(target, monkeypatch, 
 # --- The text -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [None, TREE], ids=["chain", "tree"])
-@pytest.mark.parametrize("head_class", HEADS)
+@pytest.mark.parametrize(
+    ("head_class", "shape"), [(Eagle1Head, TREE), (Eagle3Head, None), (MTPHead, None)]
+)
 def test_the_text_is_the_targets(target, head_class, shape):
     drafter = drafter_for(head_class, target, drafting="greedy", shape=shape)
     for sampling in (GREEDY, PENALISED):
-        how = {"sampling": sampling, "seed": 3, "max_new_tokens": 15}
+        how = {"sampling": sampling, "seed": 3, "max_new_tokens": 12}
         got = generate(target, PROMPTS, drafter, k=4, **how)
         assert got.tokens == generate(target, PROMPTS, **how).tokens
 
@@ -275,7 +275,7 @@ def test_the_text_is_the_targets(target, head_class, shape):
 def test_rows_of_a_batch_draft_as_each_does_alone(target, shape):
     """Rows that have ended go on drafting for nobody; nothing is left for the next request."""
     drafter = drafter_for(Eagle3Head, target, shape=shape)
-    how = {"sampling": PENALISED, "seed": 4, "max_new_tokens": 15, "k": 4}
+    how = {"sampling": PENALISED, "seed": 4, "max_new_tokens": 9, "k": 4}
     together = generate(target, PROMPTS, drafter, **how)
     alone = [generate(target, [prompt], drafter, **how).tokens[0] for prompt in PROMPTS]
     assert together.tokens == alone
