@@ -38,7 +38,7 @@ class FeatureMethod(Method):
     head: ClassVar[type[FeatureHead]]
     module: FeatureHead
     depth = 4
-    learning_rate = 1.5e-3
+    learning_rate = 1e-3
     storage = "int6"
     unrolled_from: float = 0.5
 
@@ -60,7 +60,6 @@ class FeatureMethod(Method):
         self.module.state_mean.copy_(states.mean(0))  # states (n, layers * H)
         self.module.state_spread.copy_(states.std(0).clamp(min=1e-3))
         self.module.initialise(target, torch.Generator().manual_seed(seed))
-        self.module.head.bias.data.copy_(log_unigram(texts))
 
     @staticmethod
     def hidden_layers(target: Target) -> tuple[int, ...]:
@@ -91,6 +90,7 @@ class Eagle1Method(FeatureMethod):
 
     name = Eagle1Head.method
     head = Eagle1Head
+    learning_rate = 5e-4
     unrolled_from = 0.7
 
     def __init__(
@@ -115,10 +115,18 @@ class Eagle1Method(FeatureMethod):
 
 
 class Eagle3Method(FeatureMethod):
-    """Learns the law alone: what it passes on to itself may be any feature that serves it."""
+    """Learns the law alone: what it passes on to itself may be any feature that serves it.
+
+    Its head's bias starts from how often tokens come. The two others start from the target's mean
+    state, of which the target's head makes a law that says as much.
+    """
 
     name = Eagle3Head.method
     head = Eagle3Head
+
+    def __init__(self, target: Target, texts: Texts, **how: object) -> None:
+        super().__init__(target, texts, **how)
+        self.module.head.bias.data.copy_(log_unigram(texts))
 
     @staticmethod
     def hidden_layers(target: Target) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ def unroll(head: FeatureHead, batch: Batch, depth: int) -> Iterator[tuple[Tensor
     features = head.features(batch.hidden)[:, :-1]  # (B, P, H)
     for step in range(depth):
         start = 0 if step == 0 else first
-        features = features[:, start - length + 1 :]
+        features = features[:, start - length + 1 :].to(head.embed.weight.dtype)  # autocast
         tokens = batch.tokens[:, (read[start:] + 1 + step).clamp(max=length - 1)]
         layout = _layout(head, read, start, step, keys)
         features, states = head.read(features, tokens, layout)
