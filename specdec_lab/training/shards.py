@@ -102,7 +102,9 @@ def read_shard(path: Path) -> Shard:
 
 
 def read_folder(folder: Path) -> list[Shard]:
-    """All files of a folder, in the order of their names."""
+    """All files of a folder, in the order of their names; or the one file that is named."""
+    if folder.is_file():
+        return [read_shard(folder)]
     return [read_shard(path) for path in sorted(folder.glob("*.npz"))]
 
 

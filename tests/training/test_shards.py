@@ -53,6 +53,13 @@ def test_what_was_half_written_is_no_shard(tmp_path):
     assert len(read_folder(tmp_path)) == 1
 
 
+def test_one_file_stands_for_itself(tmp_path):
+    for number in (1, 2):
+        write_shard(tmp_path / f"{number}.npz", Shard([entry([number])], ABOUT))
+    (shard,) = read_folder(tmp_path / "2.npz")
+    assert shard.entries[0].tokens == [2]
+
+
 def test_loops_are_told_from_texts():
     assert entry([1, 2, 3, 4] * 10).is_loop
     assert not entry(list(range(60))).is_loop
