@@ -335,7 +335,7 @@ def _declare_method(parser: argparse.ArgumentParser) -> None:
     add("--every", type=int, default=200, metavar="N", help="steps between two looks (200)")
     add("--folder", type=Path, metavar="PATH", help="where weights go; data/weights if left out")
     add("--start", type=Path, metavar="PATH", help="weights of an earlier run to go on from")
-    add("--corpus", type=Path, metavar="PATH", help="shards or one shard to learn from (data/corpus)")
+    add("--corpus", type=Path, metavar="PATH", help="a shard or a folder of them (data/corpus)")
     add("--tokens", type=int, metavar="N", help="learn from so many only, the first ones; all")
     add("--labelled", type=int, default=0, metavar="N", help="tokens of human text beside it (0)")
     add("--learn-prompts", action="store_true", help="learn the laws inside prompts too")
