@@ -11,17 +11,32 @@ from matplotlib.lines import Line2D
 from specdec_lab.study.figures.style import METHODS, Style
 
 PALE = "#777777"
-TWINS = {"int8": "#0173b2", "int4": "#013a5c"}  # the blue of draft models, and a darker one
+DRAFTS = {  # draft models by model: the blue of the method, a darker and a lighter one
+    "int8": Style("#0173b2", "^", "-", "int8 twin"),
+    "int4": Style("#013a5c", "^", "-", "int4 twin"),
+    "trained": Style("#5aa9dd", ">", "-", "trained draft model"),
+}
+EAGLES = {  # by version, and whether it drafts trees
+    (1, False): Style("#f2a173", "*", "-", "EAGLE-1"),
+    (2, True): Style("#8f3f00", "p", "--", "EAGLE-2"),
+    (3, False): Style("#d55e00", "h", "-", "EAGLE-3"),
+    (3, True): Style("#6b2f00", "H", "--", "EAGLE-3, tree"),
+}
 FILLS = (1.0, 0.0, 0.5)  # of the markers of the first, second, third machine
 
 
 def look(label: str, config: str | Mapping[str, object]) -> Style:
-    """Colour, marker and name of a method, told from its config; twins by their bits."""
-    method = config if isinstance(config, str) else str(config["method"])
+    """Colour, marker and name of a method, told from its config: draft models by their model,
+    EAGLE by its version.
+    """
+    options = {"method": config} if isinstance(config, str) else config
+    method = str(options["method"])
+    if method == "draft_model" and options.get("model") in DRAFTS:
+        return DRAFTS[options["model"]]
+    if method.startswith("eagle"):
+        version = int(method.removeprefix("eagle").strip("_") or options.get("version", 3))
+        return EAGLES[version, version == 2 or bool(options.get("tree"))]
     style = METHODS.get(method, METHODS["theory"])
-    bits = "" if isinstance(config, str) else str(config.get("model"))
-    if method == "draft_model" and bits in TWINS:
-        return Style(TWINS[bits], style.marker, style.dash, f"{bits} twin")
     return style if method in METHODS else Style(style.color, "o", "-", label)
 
 
