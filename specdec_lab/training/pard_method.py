@@ -29,7 +29,7 @@ from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.pard import METHOD, new_masked_model
 from specdec_lab.proposers.short_model import METHOD as ONE_BY_ONE
 from specdec_lab.proposers.short_model import NUM_LAYERS
-from specdec_lab.proposers.weights import load_trained_state, read_weights
+from specdec_lab.proposers.weights import check_fits, load_trained_state, read_weights
 from specdec_lab.training.losses import LOSSES
 from specdec_lab.training.methods import Method
 from specdec_lab.training.states import Batch, Texts
@@ -106,10 +106,10 @@ def fill(model: Transformer, tokens: Tensor, masks: Masks) -> Tensor:
 class PARDMethod(Method):
     """A short model taught to have the target's law behind real tokens and behind masks.
 
-    ``start`` is the path of a trained draft model, which knows the first half of the task already;
-    left out, training starts from the target's first layers. ``num_trained`` drafted tokens are
-    trained and ``depth`` looked at; every token that is kept weighs the same, so those behind many
-    masks weigh what their share is.
+    ``start`` is the path of a trained draft model, which knows the first half of the task already
+    and says how many layers there are; left out, training starts from the target's first
+    ``num_layers``. ``num_trained`` drafted tokens are trained and ``depth`` looked at; every token
+    that is kept weighs the same, so those behind many masks weigh what their share is.
     """
 
     name = METHOD
@@ -130,9 +130,10 @@ class PARDMethod(Method):
     ) -> None:
         super().__init__(target, texts.vocab, loss)
         self.seed, self.num_trained, self.start = seed, num_trained, start
-        self.module = new_masked_model(target, texts.vocab, num_layers)
-        if start is not None:
-            _start_from(self.module, texts.vocab, Path(start))
+        if start is None:
+            self.module = new_masked_model(target, texts.vocab, num_layers)
+        else:
+            self.module = _adapted(target, texts.vocab, Path(start))
 
     def options(self) -> dict[str, str]:
         """The depth of the model; what it was trained for and from."""
@@ -182,18 +183,21 @@ class PARDMethod(Method):
             yield chosen, self.module.head(states[rows[chosen], there])
 
 
-def _start_from(model: Transformer, vocab: DraftVocab, path: Path) -> None:
-    """Fill ``model`` with the weights of a trained draft model.
+def _adapted(target: Target, vocab: DraftVocab, path: Path) -> Transformer:
+    """A model to be trained, with the weights of a trained draft model.
 
     A head's bias goes by tokens, as the draft model may have been trained with another vocabulary.
-    Raises ValueError for weights of another method or shape.
+    Raises ValueError for weights of another method or for another target's shape.
     """
     tensors, metadata = read_weights(path)
     if metadata.get("method") != ONE_BY_ONE:
         raise ValueError(
             f"{path} holds weights for {metadata.get('method')}: start from those of {ONE_BY_ONE}."
         )
+    check_fits(path, metadata, target)
+    model = new_masked_model(target, vocab, int(metadata["num_layers"]))
     old, ids = tensors.pop("head.bias"), tensors.pop("draft_to_target")
-    bias = old.new_full((len(vocab.target_to_draft),), float(old.min())).index_copy(0, ids, old)
+    bias = old.new_full((target.vocab_size,), float(old.min())).index_copy(0, ids, old)
     tensors["head.bias"] = bias[vocab.draft_to_target.cpu()]
     load_trained_state(model, tensors | {"embed.mask": model.embed.mask.detach()})
+    return model

@@ -270,7 +270,9 @@ def saved(path, target, storage="float16", **metadata):
 def test_weights_come_back(tmp_path, storage, error):
     target, path = random_target(dtype=torch.float32), tmp_path / "w.safetensors"
     model = saved(path, target, storage)
-    again = PARD(target, path).model.model
+    drafter = PARD(target, path)
+    assert drafter.card["parameters"] == sum(t.numel() for t in trained_state(model).values())
+    again = drafter.model.model
     ids = torch.tensor([[3, 1, MASK, MASK]])
     torch.testing.assert_close(again(ids)[0], model(ids)[0], atol=error, rtol=0)
     torch.testing.assert_close(again.embed.mask, model.embed.mask, atol=1e-3, rtol=0)
