@@ -87,7 +87,7 @@ class Lesson:
         states = self.states.setdefault(layers, LessonStates(self.target, layers))
         return Texts(self.learned, states, self.vocab), Texts(self.unseen, states, self.vocab)
 
-    def read(self, method: str) -> float:
+    def read(self, method: str | type[Method]) -> float:
         """Have the target read all texts for ``method``; returns the seconds that it took."""
         started = time.monotonic()
         for texts in self.texts(method_of(method).hidden_layers(self.target)):
@@ -180,14 +180,15 @@ def _first(texts: Sequence[Text], num_tokens: int) -> list[Text]:
 
 def train_live(
     lesson: Lesson,
-    method: str,
+    method: str | type[Method],
     steps: int = 120,
     learning_rate: float | None = None,
     seed: int = 0,
     report: Report = nobody,
     **options: object,
 ) -> LiveRun:
-    """Train ``method`` for ``steps`` on ``lesson``; ``options`` are those of the method's class.
+    """Train ``method``, a name of the menu or a class of yours, for ``steps`` on ``lesson``;
+    ``options`` are those of the class.
 
     The learning rate is the method's own unless given. ``report`` gets a line an evaluation. Raises
     ValueError for a method that cannot be trained.
@@ -211,11 +212,13 @@ def train_live(
     return LiveRun(lesson, made, [before, *trainer.curve], time.monotonic() - started)
 
 
-def method_of(name: str) -> type[Method]:
-    """The class of a method that can be trained; ValueError naming them for any other."""
-    if name not in METHODS:
-        raise ValueError(f"{name!r} cannot be trained; use {', '.join(METHODS)}.")
-    return METHODS[name]
+def method_of(method: str | type[Method]) -> type[Method]:
+    """The class of a method that can be trained; ValueError naming those of the menu if unknown."""
+    if not isinstance(method, str):
+        return method
+    if method not in METHODS:
+        raise ValueError(f"{method!r} cannot be trained; use {', '.join(METHODS)}.")
+    return METHODS[method]
 
 
 @torch.no_grad()

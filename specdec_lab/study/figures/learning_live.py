@@ -47,22 +47,17 @@ def _acceptance(axes: Axes, data: dict) -> None:
             ends.append((shares[-1], f"token {depth + 1}"))
     axes.axhline(data["cap"], color="black", linestyle="--", linewidth=1.4)
     ends.append((data["cap"], "cap"))
-    _label(axes, ends, data["curve"][-1]["step"])
     axes.set(xlabel="step", ylabel="alpha", ylim=(0, 1.02))
+    label_ends(axes, ends)
     axes.set_title("on texts it never saw", fontsize=11, weight="normal")
 
 
-def _label(axes: Axes, ends: list[tuple[float, str]], last: int) -> None:
-    """Names at the ends of lines, moved apart where they would touch."""
+def label_ends(axes: Axes, ends: list[tuple[float, str]]) -> None:
+    """Names and heights beside the right edge, moved apart where they would touch; a height is a
+    share from 0 to 1.
+    """
     lowest = -1.0
     for height, name in sorted(ends):
         lowest = max(height, lowest + 0.075)
-        axes.annotate(
-            f"{name} {height:.2f}",
-            (last, lowest),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            annotation_clip=False,
-        )
+        place = {"xycoords": axes.get_yaxis_transform(), "va": "center", "fontsize": 9}
+        axes.annotate(f" {name} {height:.2f}", (1, lowest), annotation_clip=False, **place)
