@@ -1,0 +1,117 @@
+"""The figures of notebook 11, those that compare drafters, and the checks of its exercises."""
+
+import pytest
+
+from specdec_lab.study.exercises import (
+    check_price_of_a_step,
+    check_reads_and_guesses,
+    check_step_weights,
+)
+from specdec_lab.study.figures import FIGURES
+from specdec_lab.study.figures.style import render
+
+HEAD = {"state": "h2", "token": None, "module": "head 2", "guess": "t4", "made": []}
+CHAIN = {"state": "h2'", "token": "t4", "module": "M", "guess": "t5", "made": ["state", "token"]}
+POINT = {"loss": 2.0, "alpha": [0.4, 0.1], "judged": [90, 40], "tau": 1.44}
+LINE = {"method": "mtp", "label": "unrolled", "alpha": [0.5, 0.4, None]}
+DATA = {
+    "11_alignment": {
+        "panels": [
+            {"title": "independent", "steps": [HEAD, HEAD]},
+            {"title": "a chain", "steps": [HEAD | {"token": "t3"}, CHAIN]},
+        ]
+    },
+    "11_trained_together": {
+        "rows": [
+            {"label": "added later", "first": 1.0, "second": 0.52},
+            {"label": "together", "first": 1.0, "second": 0.98},
+        ]
+    },
+    "11_learning": {
+        "method": "mtp",
+        "tokens": 1500,
+        "cap": 0.9,
+        "curve": [{"step": 0, **POINT}, {"step": 10, **POINT}],
+    },
+    "11_unrolled": {
+        "title": "a finding",
+        "lines": [LINE, LINE | {"label": "one step", "alpha": [0.5, 0.1, 0.0], "dash": ":"}],
+    },
+    "11_by_depth": {
+        "title": "a finding",
+        "lines": [LINE, {"method": "ngram", "label": "n-gram", "alpha": [None, None, None]}],
+    },
+}
+
+
+def test_every_figure_of_the_part_is_tested_here():
+    assert {slug for slug in FIGURES if slug.startswith("11_")} == set(DATA)
+
+
+@pytest.mark.parametrize("slug", DATA)
+def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
+    figure = FIGURES[slug](DATA[slug])
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert any(titles) or figure.get_suptitle()
+    assert render(figure, "png", 40).startswith(b"\x89PNG")
+
+
+def test_a_head_that_reads_no_token_has_no_box_for_one():
+    independent, chain = FIGURES["11_alignment"](DATA["11_alignment"]).axes
+    assert "t3" not in {text.get_text() for text in independent.texts}
+    assert "t3" in {text.get_text() for text in chain.texts}
+    assert len(independent.patches) == 6  # state, head and guess of two heads
+    assert len(chain.patches) == 8
+
+
+def test_what_the_draft_made_itself_has_another_colour():
+    _, chain = FIGURES["11_alignment"](DATA["11_alignment"]).axes
+    true_token, true_state = (box.get_facecolor() for box in chain.patches[:2])
+    own_token, own_state = (box.get_facecolor() for box in chain.patches[4:6])
+    assert true_token == true_state != own_token == own_state
+
+
+def test_a_depth_nobody_reached_is_left_out():
+    (axes,) = FIGURES["11_unrolled"](DATA["11_unrolled"]).axes
+    assert [len(line.get_xdata()) for line in axes.lines] == [2, 3]
+    assert [line.get_linestyle() for line in axes.lines] == ["-", ":"]
+    (axes,) = FIGURES["11_by_depth"](DATA["11_by_depth"]).axes
+    assert len(axes.lines) == 1
+
+
+def test_the_bars_say_their_numbers():
+    figure = FIGURES["11_trained_together"](DATA["11_trained_together"])
+    assert "0.52 for a head added later, 0.98 trained together" in figure.get_suptitle()
+    assert [text.get_text()[:4] for text in figure.axes[0].texts] == [
+        "1.00",
+        "0.52",
+        "1.00",
+        "0.98",
+    ]
+
+
+def test_names_of_lines_that_end_together_stand_apart():
+    lines = [LINE, LINE | {"label": "another", "alpha": [0.5, 0.4, 0.4]}]
+    (axes,) = FIGURES["11_unrolled"]({"title": "a finding", "lines": lines}).axes
+    low, high = sorted(text.xy[1] for text in axes.texts)
+    assert high - low > 0.05
+
+
+def test_exercise_1_wants_the_shift():
+    assert check_reads_and_guesses(lambda i, step: (i + 1 + step, i + 2 + step)).startswith("Right")
+    assert "pending" in check_reads_and_guesses(lambda i, step: (i + step, i + 1 + step))
+    assert check_reads_and_guesses(lambda i, step: None).startswith("Not yet")
+
+
+def test_exercise_2_wants_weights_that_add_up():
+    assert check_step_weights([8 / 15, 4 / 15, 2 / 15, 1 / 15]).startswith("Right")
+    assert "sum" in check_step_weights([1, 0.5, 0.25, 0.125])
+    assert "half" in check_step_weights([0.25] * 4)
+    assert "four" in check_step_weights([1.0])
+    assert check_step_weights(None).startswith("Not yet")
+
+
+def test_exercise_3_wants_tau_over_the_speed_up():
+    assert check_price_of_a_step(1.85 / 1.8).startswith("Right")
+    assert "tau" in check_price_of_a_step(1.8 / 1.85)
+    assert check_price_of_a_step(None).startswith("Not yet")
