@@ -8,7 +8,7 @@ from specdec_lab.study.exercises import (
     check_step_weights,
 )
 from specdec_lab.study.figures import FIGURES
-from specdec_lab.study.figures.style import render
+from specdec_lab.study.figures.style import METHODS, render
 
 HEAD = {"state": "h2", "token": None, "module": "head 2", "guess": "t4", "made": []}
 CHAIN = {"state": "h2'", "token": "t4", "module": "M", "guess": "t5", "made": ["state", "token"]}
@@ -38,6 +38,26 @@ DATA = {
         "lines": [LINE, LINE | {"label": "one step", "alpha": [0.5, 0.1, 0.0], "dash": ":"}],
     },
     "11_by_depth": {
+        "method": "mtp",
+        "domains": [
+            {"domain": "chat", "alpha": [0.5, 0.4, None], "tau": 1.7},
+            {"domain": "code", "alpha": [0.6, 0.5, 0.5], "tau": 2.0},
+        ],
+    },
+    "11_temperature": {
+        "method": "mtp",
+        "temperatures": [0.5, 1.0],
+        "greedy": [0.5, 0.3],
+        "sampled": [0.52, 0.4],
+    },
+    "11_speed": {
+        "method": "mtp",
+        "domains": ["chat", "json"],
+        "ks": [1, 2],
+        "speedup": {"chat": [0.9, 1.1], "json": [1.2, 1.3]},
+        "tau": {"chat": [1.3, 1.5], "json": [1.5, 2.0]},
+    },
+    "11_against": {
         "title": "a finding",
         "lines": [LINE, {"method": "ngram", "label": "n-gram", "alpha": [None, None, None]}],
     },
@@ -75,7 +95,7 @@ def test_a_depth_nobody_reached_is_left_out():
     (axes,) = FIGURES["11_unrolled"](DATA["11_unrolled"]).axes
     assert [len(line.get_xdata()) for line in axes.lines] == [2, 3]
     assert [line.get_linestyle() for line in axes.lines] == ["-", ":"]
-    (axes,) = FIGURES["11_by_depth"](DATA["11_by_depth"]).axes
+    (axes,) = FIGURES["11_against"](DATA["11_against"]).axes
     assert len(axes.lines) == 1
 
 
@@ -95,6 +115,12 @@ def test_names_of_lines_that_end_together_stand_apart():
     (axes,) = FIGURES["11_unrolled"]({"title": "a finding", "lines": lines}).axes
     low, high = sorted(text.xy[1] for text in axes.texts)
     assert high - low > 0.05
+
+
+@pytest.mark.parametrize("slug", ["11_by_depth", "11_temperature"])
+def test_pictures_of_notebook_10_have_the_colour_of_the_method(slug):
+    (axes,) = FIGURES[slug](DATA[slug]).axes
+    assert {line.get_color() for line in axes.lines} == {METHODS["mtp"].color}
 
 
 def test_exercise_1_wants_the_shift():

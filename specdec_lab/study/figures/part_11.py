@@ -8,6 +8,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from specdec_lab.study.figures.drafters import alpha_by_depth
 from specdec_lab.study.figures.learning_live import learning_live
+from specdec_lab.study.figures.part_10 import by_depth, speed, temperature
 from specdec_lab.study.figures.style import METHODS, TOKEN_COLORS, new_figure
 
 INK = "#222222"
@@ -110,5 +111,8 @@ FIGURES = {
     "11_trained_together": trained_together,
     "11_learning": learning_live,
     "11_unrolled": alpha_by_depth,
-    "11_by_depth": alpha_by_depth,
+    "11_by_depth": by_depth,
+    "11_against": alpha_by_depth,
+    "11_temperature": temperature,
+    "11_speed": speed,
 }
