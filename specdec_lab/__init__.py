@@ -24,16 +24,22 @@ if TYPE_CHECKING:
     from specdec_lab.proposers import load_proposer
     from specdec_lab.proposers.base import Proposer
     from specdec_lab.proposers.draft_model import DraftModel
+    from specdec_lab.proposers.eagle import Eagle
     from specdec_lab.proposers.mlp_speculator import MLPSpeculator
+    from specdec_lab.proposers.mtp import MTP
     from specdec_lab.proposers.ngram import NGram
+    from specdec_lab.proposers.pard import PARD
     from specdec_lab.proposers.suffix import Suffix
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "MTP",
+    "PARD",
     "Context",
     "Draft",
     "DraftModel",
+    "Eagle",
     "Generation",
     "MLPSpeculator",
     "NGram",
@@ -57,8 +63,11 @@ _HOMES = {
     "proposers": ("load_proposer",),
     "proposers.base": ("Proposer",),
     "proposers.draft_model": ("DraftModel",),
+    "proposers.eagle": ("Eagle",),
     "proposers.mlp_speculator": ("MLPSpeculator",),
+    "proposers.mtp": ("MTP",),
     "proposers.ngram": ("NGram",),
+    "proposers.pard": ("PARD",),
     "proposers.suffix": ("Suffix",),
 }
 

@@ -114,7 +114,7 @@ def _declare_speculation(group: argparse._ArgumentGroup) -> None:
         "--method",
         default="ngram",
         help="how drafts are made: ngram (default), suffix, draft_model, draft_tree, "
-        "mlp_speculator (to be trained first), none, the dotted path of a class, "
+        "mlp_speculator, pard, mtp, eagle, none, the dotted path of a class, "
         'or a JSON object with options, \'{"method": "ngram", "max_n": 4}\'',
     )
     add("--k", type=int, help="drafted tokens per step; the method's own number if left out")
