@@ -29,17 +29,22 @@ class Walk:
     """What a head drafts at N places of texts, D tokens at each; all (D, N).
 
     ``judged``: the text goes on so far. ``reached``: and all favourites before this one were the
-    text. ``accepted``: and this one is the target's favourite too. ``confidence`` is the
-    probability of the head's favourite; ``error`` and ``size`` are mean squares of the predicted
-    feature less the true one, and of the true one.
+    text. ``agreed``: the head's favourite, of probability ``confidence``, is the target's.
+    ``error`` and ``size`` are mean squares of the predicted feature less the true one, and of the
+    true one.
     """
 
     judged: Tensor
     reached: Tensor
-    accepted: Tensor
+    agreed: Tensor
     confidence: Tensor
     error: Tensor
     size: Tensor
+
+    @property
+    def accepted(self) -> Tensor:
+        """Reached, and agreed on."""
+        return self.reached & self.agreed
 
     @property
     def alpha(self) -> list[float]:
@@ -50,6 +55,13 @@ class Walk:
     def tau(self) -> float:
         """Tokens a step of chains of D tokens, from every place of the texts."""
         return 1 + float(torch.tensor(self.alpha).cumprod(0).sum())
+
+    @property
+    def agreement(self) -> list[float]:
+        """The share agreed on, by depth, whatever would have been drafted before: every place of
+        the texts says something about every depth, and with true tokens only features can be wrong.
+        """
+        return ((self.agreed & self.judged).sum(1) / self.judged.sum(1)).tolist()
 
     @property
     def feature_error(self) -> list[float]:
@@ -114,9 +126,9 @@ def _walked(head: FeatureHead, vocab: DraftVocab, batch: Batch, depth: int) -> t
         confidence, best = head.logits(states).softmax(-1).max(-1)  # (N,), draft ids
         goal = true[batch.read_at(step)]  # (N, H)
         reached = on_text & judged
-        accepted = reached & (best == law.ids[:, 0])
+        agreed = best == law.ids[:, 0]
         error, size = (x.square().mean(-1) for x in (features - goal, goal))
-        rows.append((judged, reached, accepted, confidence, error, size))
+        rows.append((judged, reached, agreed, confidence, error, size))
         on_text = reached & (vocab.to_target(best) == batch.token_at(step + 1))
     return tuple(torch.stack(parts) for parts in zip(*rows, strict=True))
 

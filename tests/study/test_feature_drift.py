@@ -60,13 +60,14 @@ def test_the_numbers_of_a_walk_by_hand():
     walked = Walk(
         judged=yes,
         reached=torch.tensor([[True, True, True], [True, False, False]]),
-        accepted=torch.tensor([[True, False, False], [True, False, False]]),
+        agreed=torch.tensor([[True, False, False], [True, True, True]]),
         confidence=torch.tensor([[0.9, 0.1, 0.3], [0.5, 0.5, 0.5]]),
         error=torch.tensor([[1.0, 2.0, 3.0], [2.0, 2.0, 9.0]]),
         size=torch.tensor([[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]),
     )
     assert walked.alpha == pytest.approx([1 / 3, 1])
     assert walked.tau == pytest.approx(1 + 1 / 3 + 1 / 3)
+    assert walked.agreement == pytest.approx([1 / 3, 1])
     assert walked.feature_error == pytest.approx([0.5, 0.5])
     low, high = walked.calibration([0], bins=2)
     assert low == {"confidence": pytest.approx(0.2), "accepted": 0, "num": 2}
