@@ -63,10 +63,10 @@ class Eagle(FeatureDraft):
             Eagle3Head if version == 3 else Eagle1Head,
             weights,
             vocab,
-            drafting,
-            num_speculative_tokens,
-            min_confidence,
-            TreeShape.checked(width, depth, branching) if tree or version == 2 else None,
+            drafting=drafting,
+            num_speculative_tokens=num_speculative_tokens,
+            min_confidence=min_confidence,
+            shape=TreeShape.checked(width, depth, branching) if tree or version == 2 else None,
         )
 
 

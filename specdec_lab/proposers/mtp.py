@@ -58,10 +58,10 @@ class MTP(FeatureDraft):
             MTPHead,
             weights,
             vocab,
-            drafting,
-            num_speculative_tokens,
-            min_confidence,
-            TreeShape.checked(width, depth, branching) if tree else None,
+            drafting=drafting,
+            num_speculative_tokens=num_speculative_tokens,
+            min_confidence=min_confidence,
+            shape=TreeShape.checked(width, depth, branching) if tree else None,
         )
 
 
