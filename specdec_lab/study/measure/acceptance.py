@@ -83,8 +83,8 @@ class Drafting:
         self._read: dict[float, list[tuple[Sequence[Prompt], KnownTexts]]] = {}
 
     def run(self, label: str, temperature: float) -> dict[str, object]:
-        """What became of a method's drafts, prompt by prompt, for every k of ``ks``; or
-        ``missing``, a sentence, where it can't draft.
+        """What became of a method's drafts, prompt by prompt, for every k of ``ks``, and whether
+        they are trees; or ``missing``, a sentence, where it can't draft.
         """
         proposer = self._proposer(label)
         if isinstance(proposer, OSError):
@@ -114,7 +114,8 @@ class Drafting:
             {**entries[-1], "steps": [steps for entry in entries for steps in entry["steps"]]}
             for entries in zip(*found, strict=True)
         ]
-        return {"ks": [k for ks in passes for k in ks], "prompts": prompts}
+        ks = [k for ks in passes for k in ks]
+        return {"ks": ks, "tree": _drafts_trees(proposer), "prompts": prompts}
 
     def _judged(
         self,

@@ -11,6 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from specdec_lab.study.figures.measured import acceptance
+from specdec_lab.study.figures.measured.all_methods import (
+    all_methods,
+    describe_all_methods,
+    describe_price,
+    price,
+)
 from specdec_lab.study.figures.measured.batches import batches, describe_batches
 from specdec_lab.study.figures.measured.implementations import (
     describe_implementations,
@@ -30,12 +37,16 @@ Recordings = Mapping[str, dict]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure of one entry of a part of the measurements, and the figure in words."""
+    """A figure of one entry of a part of the measurements, and the figure in words.
+
+    Where there is no room for ``every_machine``, the first one is drawn.
+    """
 
     part: str
     entry: str
     draw: Callable[[Recordings], Figure]
     describe: Callable[[Recordings], str]
+    every_machine: bool = True
 
     def data(self) -> dict[str, dict]:
         """The recordings of all machines that have what is drawn; {} if none has."""
@@ -52,6 +63,32 @@ MEASURED = {
     ),
     "08_methods": Measured("decode", "cells", methods, describe_methods),
     "08_peers": Measured("peers", "domains", peers, describe_peers),
+    "13_all_methods": Measured("decode", "cells", all_methods, describe_all_methods, False),
+    "13_price": Measured("decode", "cells", price, describe_price, False),
+    "13_by_position": Measured(
+        "acceptance", "methods", acceptance.by_position, acceptance.describe_by_position, False
+    ),
+    "13_against_copying": Measured(
+        "acceptance",
+        "methods",
+        acceptance.against_copying,
+        acceptance.describe_against_copying,
+        False,
+    ),
+    "13_by_temperature": Measured(
+        "acceptance",
+        "methods",
+        acceptance.by_temperature,
+        acceptance.describe_by_temperature,
+        False,
+    ),
+    "13_vocabulary": Measured(
+        "acceptance",
+        "methods",
+        acceptance.vocabulary_cap,
+        acceptance.describe_vocabulary_cap,
+        False,
+    ),
 }
 
 

@@ -1,0 +1,134 @@
+"""The table over all methods, from what `measure decode` and `measure acceptance` recorded: what
+a method takes, how much of its drafts is taken, and what is left on the clock.
+
+Each function returns a table for ``print``; a part of one recording is enough for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from specdec_lab.study.best_k import Speed, foreseen
+from specdec_lab.study.figures.measured.looks import look
+from specdec_lab.study.figures.measured.methods import NAMES
+from specdec_lab.study.measure.progress import table
+
+DOMAINS = ("chat", "code", "json", "creative", "quotation")
+
+
+def what_it_takes(decode: Mapping) -> str:
+    """Parameters and size of what drafts, what it learned from, and c: the time of one drafted
+    token (of a proposal, where the draft comes whole) in plain steps, at the largest k measured.
+    """
+    rows = []
+    for label, cells in _greedy(decode).items():
+        cell = max(cells, key=lambda cell: cell["k"])
+        card, cost = cell["card"], cell["scopes"]["all"]["draft_cost"]
+        rows.append(
+            [
+                _name(label, cell["config"]),
+                _scaled(card.get("parameters"), 1e6),
+                card.get("megabytes"),
+                _scaled(card.get("training_tokens"), 1e3),
+                _scaled(card.get("tokens_seen"), 1e6),
+                card.get("training_minutes"),
+                cell["k"],
+                cost,
+                cost / cell["k"],
+            ]
+        )
+    head = ("method", "M params", "MB", "k tokens", "M seen", "minutes", "k", "c draft", "c token")
+    return table(head, rows)
+
+
+def how_far(acceptance: Mapping, domains: Sequence[str] = DOMAINS) -> str:
+    """Greedy tau by domain with its interval over prompts, with 4 drafted tokens or what comes
+    nearest; a star where it beats the better copying method for certain.
+    """
+    rows = []
+    for label, method in acceptance["methods"].items():
+        greedy = method["temperatures"].get("0", {})
+        if "scopes" not in greedy:
+            continue
+        k = 4 if 4 in greedy["ks"] else max(greedy["ks"])
+        place = greedy["ks"].index(k)
+        rows.append(
+            [
+                _name(label, method["config"]),
+                k,
+                *(_tau(method, greedy["scopes"].get(domain), domain, place) for domain in domains),
+            ]
+        )
+    return table(["tau", "k", *(NAMES.get(d, d) for d in domains)], rows)
+
+
+def _tau(method: Mapping, scope: Mapping | None, domain: str, place: int) -> str | None:
+    if scope is None:
+        return None
+    low, high = scope["tau_interval"][place] or [scope["tau"][place]] * 2
+    wins = method.get("against_copying", {}).get(domain, {}).get("wins")
+    return f"{scope['tau'][place]:.2f} {low:.2f}-{high:.2f}{'*' if wins else ' '}"
+
+
+def how_fast(decode: Mapping, between_tokens: bool = False) -> str:
+    """The speed-up by domain at the k that is fastest there, and over all prompts with its
+    interval; ``between_tokens`` leaves the reading of the prompt out.
+    """
+    metric = "itl_speedup" if between_tokens else "speedup"
+    domains = list(decode["domains"])
+    rows = []
+    for label, cells in _greedy(decode).items():
+        best = {d: _best(cells, d, metric) for d in (*domains, "all")}
+        whole = best["all"]["scopes"]["all"]
+        low, high = whole.get(f"{metric}_interval") or [whole[metric]] * 2
+        rows.append(
+            [
+                _name(label, cells[0]["config"]),
+                *(_speed(best[d]["k"], best[d]["scopes"][d][metric]) for d in domains),
+                _speed(best["all"]["k"], whole[metric]),
+                f"{low:.2f}-{high:.2f}",
+            ]
+        )
+    head = "between tokens" if between_tokens else "speed-up"
+    return table([head, *(NAMES.get(d, d) for d in domains), "all", "95 %"], rows)
+
+
+def best_k(acceptance: Mapping, decode: Mapping, domains: Sequence[str] = DOMAINS) -> str:
+    """The k of each domain that `foreseen` finds, with the speed-up between tokens it stands for;
+    a dash where plain decoding is faster.
+    """
+    configs = {label: method["config"] for label, method in acceptance["methods"].items()}
+    rows = [
+        [_name(label, configs[label]), *(_foreseen(scopes.get(domain)) for domain in domains)]
+        for label, scopes in foreseen(acceptance, decode).items()
+    ]
+    return table(["best k (foreseen)", *(NAMES.get(d, d) for d in domains)], rows)
+
+
+def _foreseen(speed: Speed | None) -> str | None:
+    return _speed(speed.k, speed.speedup) if speed and speed.k else None
+
+
+def _speed(k: int, speedup: float) -> str:
+    return f"{speedup:.2f} (k {k})"
+
+
+def _greedy(decode: Mapping) -> dict[str, list[Mapping]]:
+    """The cells that drafted greedily, by label."""
+    found: dict[str, list[Mapping]] = {}
+    for cell in decode["cells"].values():
+        if cell["k"] and not cell["temperature"]:
+            found.setdefault(cell["label"], []).append(cell)
+    return found
+
+
+def _best(cells: Sequence[Mapping], scope: str, metric: str) -> Mapping:
+    return max(cells, key=lambda cell: cell["scopes"][scope][metric] or 0)
+
+
+def _name(label: str, config: str | Mapping[str, object]) -> str:
+    return look(label, config).label
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return None if value is None else value / unit
