@@ -6,6 +6,7 @@ from specdec_lab.study.exercises import check_break_even_tau, check_tokens_to_re
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.study.figures.style import render
 
+ENTRY = {"step": 0, "loss": 4.0, "alpha": [0.1], "judged": [90], "tau": 1.1}
 COPY = {"label": "4 / 8", "agreement": 0.9, "overlap": 0.85, "megabytes": 84.0}
 DATA = {
     "08_bits": {"copies": [COPY | {"label": "32 / 32", "megabytes": 538.0}, COPY]},
@@ -13,6 +14,20 @@ DATA = {
         "temperatures": [0.5, 1.0],
         "greedy": [0.9, 0.5],
         "sampled": [0.9] * 2,
+    },
+    "08_live": {
+        "method": "draft_model",
+        "tokens": 3000,
+        "cap": 0.97,
+        "curve": [ENTRY, ENTRY | {"step": 20, "loss": 2.0, "alpha": [0.3]}],
+    },
+    "08_trained": {
+        "taken": {
+            "twin": [{"domain": "chat", "alpha": [0.9, 0.9], "tau": 3.0}],
+            "trained": [{"domain": "chat", "alpha": [0.3, None], "tau": 1.3}],
+        },
+        "speedups": {"twin": {"chat": 1.8}, "trained": {"chat": 0.9}},
+        "k": {"twin": 4, "trained": 2},
     },
     "08_speed": {
         "k": 4,
@@ -42,6 +57,17 @@ def test_the_bars_say_their_numbers():
     assert [text.get_text() for text in right.texts] == ["538", "84"]
     (axes,) = FIGURES["08_speed"](DATA["08_speed"]).axes
     assert axes.texts[0].get_text() == "1.70 x   (tau 4.20)"
+
+
+def test_a_trained_draft_stands_beside_the_twin():
+    figure = FIGURES["08_trained"](DATA["08_trained"])
+    left, right = figure.axes
+    assert [len(line.get_xdata()) for line in left.lines] == [2, 1]
+    assert [text.get_text() for text in right.texts] == [
+        "twin, k = 4: 1.80",
+        "trained, k = 2: 0.90",
+    ]
+    assert figure.get_suptitle() == "Speed-up at best: twin 1.80 x, trained 0.90 x"
 
 
 def test_exercise_1_wants_two_tokens_after_full_acceptance():

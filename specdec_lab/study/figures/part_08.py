@@ -1,14 +1,17 @@
-"""Figures of notebook 08: bits of the twin, greedy against sampled drafts, speed by domain."""
+"""Figures of notebook 08: bits of the twin, greedy against sampled drafts, a trained draft."""
 
 from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from specdec_lab.study.figures.learning_live import label_ends, learning_live
 from specdec_lab.study.figures.style import METHODS, new_figure
 
 INK = "#222222"
 PALE = "#a3cfee"
+BLUE = METHODS["draft_model"].color
+TWIN = "#013a5c"  # a darker blue than that of other draft models
 
 
 def bits(data: dict) -> Figure:
@@ -100,6 +103,47 @@ def speed(data: dict) -> Figure:
     return figure
 
 
+def trained(data: dict) -> Figure:
+    """The twin and a trained draft: acceptance by depth (left, a line a domain), speed-up (right).
+
+    ``data``: for both, by name, ``taken`` (entries with ``domain``, ``alpha`` by depth, ``tau``),
+    ``speedups`` (domain -> speed-up) and ``k``, the drafted tokens of the latter.
+    """
+    figure = new_figure(9, 3.7)
+    figure.subplots_adjust(left=0.07, right=0.98, wspace=0.62, top=0.82)
+    left, right = figure.subplots(1, 2, width_ratios=(3, 3))
+    ends = []
+    for (name, domains), color in zip(data["taken"].items(), (TWIN, BLUE), strict=True):
+        for domain, dash in zip(domains, ("-", "--", ":"), strict=False):
+            known = [(i + 1, a) for i, a in enumerate(domain["alpha"]) if a is not None]
+            left.plot(*zip(*known, strict=True), color=color, linestyle=dash, marker="^")
+            ends.append((known[-1][1], f"{name}, {domain['domain']}"))
+    label_ends(left, ends)
+    left.set(xlabel="drafted token", ylabel="alpha", ylim=(0, 1.02))
+    left.set_xticks(range(1, 1 + max(len(d["alpha"]) for t in data["taken"].values() for d in t)))
+    _rival_bars(right, data)
+    reached = [f"{name} {max(found.values()):.2f}" for name, found in data["speedups"].items()]
+    figure.suptitle(
+        f"Speed-up at best: {' x, '.join(reached)} x", x=0.02, ha="left", weight="bold", fontsize=12
+    )
+    return figure
+
+
+def _rival_bars(axes: Axes, data: dict) -> None:
+    """Speed-up by domain, a bar for each draft."""
+    names = list(next(iter(data["speedups"].values())))
+    for number, (name, color) in enumerate(zip(data["speedups"], (TWIN, BLUE), strict=True)):
+        values = [data["speedups"][name][domain] for domain in names]
+        lines = [y + 0.38 * (number - 0.5) for y in range(len(names))]
+        axes.barh(lines, values, 0.36, color=color)
+        for y, value in zip(lines, values, strict=True):
+            text = f"{name}, k = {data['k'][name]}: {value:.2f}"
+            axes.text(0.03, y, text, va="center", fontsize=8.5, color="white")
+    axes.axvline(1, color=INK, linestyle="--", linewidth=1.6)
+    axes.set(xlabel="speed-up (dashed: plain)")
+    _name_lines(axes, names)
+
+
 def _name_lines(axes: Axes, names: list[str]) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
@@ -109,5 +153,7 @@ def _name_lines(axes: Axes, names: list[str]) -> None:
 FIGURES = {
     "08_bits": bits,
     "08_greedy_or_sampled": greedy_or_sampled,
+    "08_live": learning_live,
     "08_speed": speed,
+    "08_trained": trained,
 }
