@@ -57,7 +57,12 @@ def test_the_figure_leaves_out_what_was_judged_too_rarely(lesson):
     for entry in data["curve"]:
         entry["judged"] = [40, 3]
     names = [text.get_text() for text in learning_live(data).axes[1].texts]
-    assert [name.rpartition(" ")[0] for name in names] == ["token 1", "cap"]
+    assert [name.strip().rpartition(" ")[0] for name in names] == ["token 1", "cap"]
+
+
+def test_the_figure_knows_the_versions_of_a_method(lesson):
+    data = train_live(lesson, "mlp_speculator", steps=1, **OPTIONS["mlp_speculator"]).figure_data
+    assert "EAGLE-3" in learning_live(data | {"method": "eagle_3"}).get_suptitle()
 
 
 def test_an_unknown_method_is_named_with_the_known_ones(lesson):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specdec_lab.study.figures.style import METHODS, new_figure
+from specdec_lab.study.figures.measured.learning import method_style
+from specdec_lab.study.figures.style import new_figure
 
 DASHES = ("-", "--", "-.", ":")  # of drafted token 1, 2, ...
 LEAST_JUDGED = 20  # places that a share needs to be worth a point
@@ -20,7 +21,7 @@ def learning_live(data: dict) -> Figure:
     figure = new_figure(8.6, 3.5)
     figure.subplots_adjust(left=0.09, right=0.86, wspace=0.28, bottom=0.17, top=0.8)
     left, right = figure.subplots(1, 2, width_ratios=(2, 3))
-    look, curve = METHODS[data["method"]], data["curve"]
+    look, curve = method_style(data["method"]), data["curve"]
     left.plot([e["step"] for e in curve], [e["loss"] for e in curve], color=look.color, marker="o")
     left.set(xlabel="step", ylabel="loss (smoothed)", ylim=(0, None))
     left.set_title("on the texts it learns", fontsize=11, weight="normal")
@@ -38,7 +39,7 @@ def learning_live(data: dict) -> Figure:
 
 def _acceptance(axes: Axes, data: dict) -> None:
     """A line for each drafted token, and the most that the draft vocabulary lets the first have."""
-    color, ends = METHODS[data["method"]].color, []
+    color, ends = method_style(data["method"]).color, []
     for depth, dash in zip(range(len(data["curve"][0]["alpha"])), DASHES, strict=False):
         points = [e for e in data["curve"] if e["judged"][depth] >= LEAST_JUDGED]
         if points:
