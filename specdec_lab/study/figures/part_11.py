@@ -94,7 +94,9 @@ def trained_together(data: dict) -> Figure:
         for shift, name, color in bars:
             axes.barh(y + shift, row[name], 0.36, color=color)
             words = f"{row[name]:.2f}  {name} token"
-            axes.text(row[name] + 0.01, y + shift, words, va="center", fontsize=9.5, color=INK)
+            axes.text(
+                max(row[name], 0.5) + 0.01, y + shift, words, va="center", fontsize=9.5, color=INK
+            )
     axes.axvline(0.5, color=INK, linestyle=":", linewidth=1.4)
     axes.set(xlim=(0, 1.3), xlabel="share that is right (dotted: by chance)")
     axes.set_yticks(range(len(rows)), [row["label"] for row in rows])
