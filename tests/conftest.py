@@ -24,6 +24,14 @@ def cuda_at_hand() -> bool:
     return torch.cuda.is_available()
 
 
+@pytest.fixture
+def whole_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drafters multiply whole weights, for tests that compare them closely with their modules."""
+    from specdec_lab.decoding import low_bit
+
+    monkeypatch.setattr(low_bit, "low_bit_works", lambda bits: False)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """GPU tests are deselected, not skipped, where there is no GPU."""
     gpu = [item for item in items if item.get_closest_marker("gpu")]

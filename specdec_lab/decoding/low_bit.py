@@ -20,9 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdec_lab.decoding.linear import PackedLinear
+from specdec_lab.decoding.linear import Module, PackedLinear, packed_copy
 from specdec_lab.decoding.target import Target
-from specdec_lab.decoding.transformer import Transformer
 
 LOW_BITS = {"int8": 8, "int4": 4}
 Product = Callable[[Tensor], Tensor]
@@ -101,7 +100,19 @@ def low_bit_copy(target: Target, bits: int) -> Target:
     return target.with_model(with_products(target.model, make), f"int{bits}")
 
 
-def with_products(model: Transformer, make: Callable[[PackedLinear], nn.Module]) -> Transformer:
+def drafting_copy(module: Module, bits: int = 8) -> Module:
+    """The fast copy of a module that drafts: packed, and where torch can, products of few rows have
+    ``bits`` bits. What it says then *is* the draft's law, so all that is lost is some acceptance.
+    """
+
+    def make(product: PackedLinear) -> nn.Module:
+        suits = product.on_cpu and low_bit_works(bits)
+        return LowBitLinear(product, bits) if suits else product
+
+    return with_products(packed_copy(module), make)
+
+
+def with_products(model: Module, make: Callable[[PackedLinear], nn.Module]) -> Module:
     """A copy of a packed ``model`` with ``make(product)`` in the place of every product; all else
     is shared.
     """

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from specdec_lab.decoding.linear import packed_copy
+from specdec_lab.decoding.low_bit import drafting_copy
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import whole_number
@@ -74,7 +74,7 @@ class FeatureDraft(Proposer):
             self.card = card_of(path)
         if not isinstance(head, head_class):
             raise ValueError(f"This drafts with a head of {head_class.method}, not {head.method}.")
-        self.head = packed_copy(head).eval()
+        self.head = drafting_copy(head).eval()
         self.vocab = vocab.to(target.device)
         self.vocab_size = target.vocab_size
         self.hidden_layers = head.hidden_layers

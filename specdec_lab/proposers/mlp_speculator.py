@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdec_lab.decoding.linear import packed_copy
+from specdec_lab.decoding.low_bit import drafting_copy
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import whole_number
@@ -129,7 +129,7 @@ class MLPSpeculator(Proposer):
             path = Path(weights) if weights else shipped(METHOD)
             stages, vocab = load_stages(target, path)
             self.card = card_of(path)
-        self.stages = packed_copy(stages).eval()
+        self.stages = drafting_copy(stages).eval()
         self.vocab = vocab.to(target.device)
         self.max_k = stages.num_stages
         self.default_k = min(

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from specdec_lab.decoding.linear import PackedLinear
+from specdec_lab.decoding.low_bit import drafting_copy
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.transformer import Transformer
 from specdec_lab.proposers.draft_vocab import DraftVocab
@@ -46,6 +47,7 @@ class ShortModel(Target):
             tokenizer=target.tokenizer,
             name=f"{target.name}, {model.arch.num_layers} layers",
         )
+        self.model = drafting_copy(model).eval()
         self.vocab = vocab.to(target.device)
         self.card = card or {}
 

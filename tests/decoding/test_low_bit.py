@@ -9,7 +9,13 @@ from torch.nn import functional as F
 
 from specdec_lab.decoding import low_bit
 from specdec_lab.decoding.linear import PackedLinear
-from specdec_lab.decoding.low_bit import FEW_ROWS, LowBitLinear, low_bit_copy, round_to_levels
+from specdec_lab.decoding.low_bit import (
+    FEW_ROWS,
+    LowBitLinear,
+    drafting_copy,
+    low_bit_copy,
+    round_to_levels,
+)
 from specdec_lab.study.overlap import logits_behind
 from toys import random_target
 
@@ -118,3 +124,17 @@ def test_eight_bits_are_nearer_than_four():
 def test_other_bits_are_refused():
     with pytest.raises(ValueError, match="bits must be 4 or 8, not 3"):
         low_bit_copy(random_target(), 3)
+
+
+def test_what_drafts_has_few_bits_where_torch_can_multiply_them():
+    module = nn.Sequential(nn.Linear(64, 48), nn.LayerNorm(48))
+    rows = torch.randn(3, 64, generator=torch.Generator().manual_seed(1))
+    drafts = drafting_copy(module)
+    if low_bit.low_bit_works(8):
+        assert isinstance(drafts[0], LowBitLinear)
+    torch.testing.assert_close(drafts[0](rows), module[0](rows), atol=0.05, rtol=0)
+    assert isinstance(drafting_copy(module.double())[0], PackedLinear)
+
+
+def test_what_drafts_has_whole_products_elsewhere(whole_products):
+    assert isinstance(drafting_copy(nn.Sequential(nn.Linear(64, 48)))[0], PackedLinear)

@@ -203,7 +203,7 @@ def test_wrong_options_get_a_sentence(target, options, sentence):
 
 @pytest.mark.parametrize("head_class", [Eagle1Head, Eagle3Head])
 @pytest.mark.parametrize(("storage", "error"), [("float16", 2e-2), ("int8", 0.2)])
-def test_weights_come_back(tmp_path, target, head_class, storage, error):
+def test_weights_come_back(tmp_path, target, head_class, storage, error, whole_products):
     path = tmp_path / "w.safetensors"
     head = saved(path, target, head_class, storage)
     drafter = Eagle(target, 3 if head_class is Eagle3Head else 1, path)

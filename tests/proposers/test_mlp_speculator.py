@@ -215,7 +215,7 @@ def saved(path, target, storage="float16", **metadata):
 
 
 @pytest.mark.parametrize(("storage", "error"), [("float16", 1e-2), ("int8", 5e-2)])
-def test_weights_come_back(tmp_path, storage, error):
+def test_weights_come_back(tmp_path, storage, error, whole_products):
     target = random_target(dtype=torch.float32)
     stages = saved(tmp_path / "w.safetensors", target, storage)
     drafter = MLPSpeculator(target, tmp_path / "w.safetensors")

@@ -267,7 +267,7 @@ def saved(path, target, storage="float16", **metadata):
 
 
 @pytest.mark.parametrize(("storage", "error"), [("float16", 1e-2), ("int8", 0.3)])
-def test_weights_come_back(tmp_path, storage, error):
+def test_weights_come_back(tmp_path, storage, error, whole_products):
     target, path = random_target(dtype=torch.float32), tmp_path / "w.safetensors"
     model = saved(path, target, storage)
     drafter = PARD(target, path)

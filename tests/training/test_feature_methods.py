@@ -159,7 +159,7 @@ DRAFTERS = {
 
 
 @each_method
-def test_it_learns_and_what_was_learned_drafts(target, written, kind, tmp_path):
+def test_it_learns_and_what_was_learned_drafts(target, written, kind, tmp_path, whole_products):
     """On the target's own greedy text: what `held_out` foresees is what decoding accepts."""
     texts = texts_of(target, written, kind, tmp_path)
     trainer = Trainer(kind(target, texts), texts, texts, SETTINGS, tmp_path / "run.pt")
@@ -172,7 +172,7 @@ def test_it_learns_and_what_was_learned_drafts(target, written, kind, tmp_path):
     assert torch.equal(target.model.embed.weight, frozen)
 
     path = save(trainer, Plan(kind.name, SETTINGS, folder=tmp_path))
-    method.module, _ = load_head(kind.head, target, path)  # in 8 bits, as it will draft
+    method.module, _ = load_head(kind.head, target, path)  # rounded, as it will draft
     foreseen = held_out(method, [texts.batch([5])])
     drafter, text = DRAFTERS[kind.name](target, path), written[5]
     judged, accepted = [0] * 4, [0] * 4

@@ -209,7 +209,7 @@ def test_a_start_that_is_none_says_so(target, texts, tmp_path):
         new_method(target, texts, start=path)
 
 
-def test_what_is_saved_is_what_pard_loads(target, texts, tmp_path):
+def test_what_is_saved_is_what_pard_loads(target, texts, tmp_path, whole_products):
     method, path = new_method(target, texts, num_trained=3), tmp_path / "pard.safetensors"
     assert method.metadata()["num_trained"] == "3"
     save_weights(path, method.tensors(), method.metadata(), "float16")
