@@ -89,7 +89,8 @@ class Eagle1Head(FeatureHead):
     def read(self, features: Tensor, tokens: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """The predicted features, and the same as states of the target: both (B, N, H)."""
         embedded = nn.functional.rms_norm(self.embed(tokens), features.shape[-1:])
-        predicted = self._layer(self.mix(torch.cat((embedded, features), dim=-1)), layout)
+        mixed = self.mix(torch.cat((embedded, features), dim=-1))
+        predicted = self._layer(mixed.to(features.dtype), layout)  # a stream as whole as it came
         return predicted, predicted * self.state_spread + self.state_mean
 
     def initialise(self, target: Target, generator: torch.Generator) -> None:

@@ -86,7 +86,8 @@ class MTPHead(FeatureHead):
     def read(self, features: Tensor, tokens: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """The features behind the norm, and the same as states of the target: both (B, N, H)."""
         normed = self.token_norm(self.embed(tokens)), self.feature_norm(features)
-        x = self._layer(self.mix(torch.cat(normed, dim=-1)), layout)
+        mixed = self.mix(torch.cat(normed, dim=-1))
+        x = self._layer(mixed.to(features.dtype), layout)  # a stream as whole as it came
         made = self.output_norm(x)
         return made, made * self.state_spread + self.state_mean
 
