@@ -51,6 +51,11 @@ class Walk:
         """The share accepted of what is reached, by depth."""
         return (self.accepted.sum(1) / self.reached.sum(1).clamp(min=1)).tolist()
 
+    def alpha_where_known(self, least: int = 20) -> list[float]:
+        """alpha down to the last depth that at least so many places reach."""
+        reached = self.reached.sum(1).tolist()
+        return [a for a, number in zip(self.alpha, reached, strict=True) if number >= least]
+
     @property
     def tau(self) -> float:
         """Tokens a step of chains of D tokens, from every place of the texts."""

@@ -66,6 +66,7 @@ def test_the_numbers_of_a_walk_by_hand():
         size=torch.tensor([[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]),
     )
     assert walked.alpha == pytest.approx([1 / 3, 1])
+    assert walked.alpha_where_known(2) == pytest.approx([1 / 3])
     assert walked.tau == pytest.approx(1 + 1 / 3 + 1 / 3)
     assert walked.agreement == pytest.approx([1 / 3, 1])
     assert walked.feature_error == pytest.approx([0.5, 0.5])

@@ -53,12 +53,12 @@ def _acceptance(axes: Axes, data: dict) -> None:
     axes.set_title("on texts it never saw", fontsize=11, weight="normal")
 
 
-def label_ends(axes: Axes, ends: list[tuple[float, str]]) -> None:
-    """Names and heights beside the right edge, moved apart where they would touch; a height is a
-    share from 0 to 1.
+def label_ends(axes: Axes, ends: list[tuple[float, str]], apart: float = 0.075) -> None:
+    """Names and heights beside the right edge, moved ``apart`` where they would touch: what is
+    given suits shares from 0 to 1.
     """
     lowest = -1.0
     for height, name in sorted(ends):
-        lowest = max(height, lowest + 0.075)
+        lowest = max(height, lowest + apart)
         place = {"xycoords": axes.get_yaxis_transform(), "va": "center", "fontsize": 9}
         axes.annotate(f" {name} {height:.2f}", (1, lowest), annotation_clip=False, **place)
