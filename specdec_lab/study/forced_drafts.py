@@ -121,6 +121,21 @@ def acceptance_along(
     return Acceptance(torch.stack(chances, 1), torch.stack(drafted, 1), shares)
 
 
+def carried_on(first: Acceptance, k: int) -> Acceptance:
+    """``k`` drafted tokens a step from what was found for one: for drafters that say the same of a
+    place whether they come to it by drafting or by reading, as a draft model does.
+    """
+    places = first.chances.shape[1]
+    at = torch.arange(places)[:, None] + torch.arange(k)  # (T, k)
+    inside = at < places
+    at = at.clamp(max=places - 1)
+    chances = first.chances[:, at, 0].where(inside, 0)  # (B, T, k)
+    overlap = None
+    if first.overlap is not None:
+        overlap = first.overlap[:, at, 0].where(inside, torch.nan)
+    return Acceptance(chances, first.drafted * k, overlap)
+
+
 def _drafts_along(proposer: Any, texts: KnownTexts, k: int, sampling: Sampling) -> Iterator[Draft]:
     """The draft at place 0, 1, ... of all answers; of one that has ended, its last draft again."""
     counts = texts.prompt_lengths - 1
@@ -128,7 +143,8 @@ def _drafts_along(proposer: Any, texts: KnownTexts, k: int, sampling: Sampling) 
     if hasattr(proposer, "start"):
         proposer.start(len(texts.tokens), texts.tokens.shape[1] + k)
     observe = getattr(proposer, "observe", lambda tokens, counts, hidden: None)
-    observe(texts.tokens[:, :width], counts, {i: x[:, :width] for i, x in texts.hidden.items()})
+    states = {i: texts.hidden[i] for i in getattr(proposer, "hidden_layers", ())}
+    observe(texts.tokens[:, :width], counts, {i: x[:, :width] for i, x in states.items()})
     randomness = TextRandomness(texts, getattr(proposer, "vocab", None))
     last = texts.lengths - 1
     lengths = texts.prompt_lengths
@@ -138,8 +154,7 @@ def _drafts_along(proposer: Any, texts: KnownTexts, k: int, sampling: Sampling) 
         )
         pending = (lengths - 1)[:, None]  # (B, 1)
         hidden = {
-            i: states.gather(1, pending[..., None].expand(-1, -1, states.shape[2]))
-            for i, states in texts.hidden.items()
+            i: x.gather(1, pending[..., None].expand(-1, -1, x.shape[2])) for i, x in states.items()
         }
         observe(texts.tokens.gather(1, pending), (lengths < last).long(), hidden)
         lengths = torch.minimum(lengths + 1, last)

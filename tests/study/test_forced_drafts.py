@@ -16,7 +16,7 @@ from specdec_lab.proposers.ngram import NGram
 from specdec_lab.proposers.pard import PARD, new_masked_model
 from specdec_lab.proposers.short_model import ShortModel, new_short_model
 from specdec_lab.study.expected_steps import count_steps
-from specdec_lab.study.forced_drafts import acceptance_along, read_texts
+from specdec_lab.study.forced_drafts import acceptance_along, carried_on, read_texts
 from toys import random_target
 
 TARGET = random_target(seed=3, vocab_size=8, eos_ids=(7,), max_context=128)
@@ -53,7 +53,7 @@ def texts_for(drafter, sampling=None, seed=0):
     answers = generate(
         TARGET, PROMPTS, sampling=sampling or Sampling(), max_new_tokens=BUDGET, seed=seed
     ).tokens
-    layers = getattr(drafter, "hidden_layers", ())
+    layers = {0, 1, *getattr(drafter, "hidden_layers", ())}  # others' states do no harm
     return answers, read_texts(TARGET, PROMPTS, answers, layers, sampling)
 
 
@@ -113,6 +113,23 @@ def test_the_overlap_is_the_sum_of_the_smaller_of_both_laws():
         token = answers[row][place]
         chance = min(1.0, float(q[token] / p[token]))
         assert float(found.chances[row, place, 0]) == pytest.approx(chance, abs=1e-6)
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.7)])
+def test_what_a_draft_model_says_of_a_place_does_not_depend_on_how_it_came_there(sampling):
+    drafter = DraftModel(TARGET, short())
+    answers, texts = texts_for(drafter, sampling)
+    whole = acceptance_along(drafter, texts, 3, sampling)
+    told = carried_on(acceptance_along(drafter, texts, 1, sampling), 3)
+    for row, answer in enumerate(answers):
+        for k in (1, 2, 3):
+            one, other = (steps_of(found, row, answer, k) for found in (whole, told))
+            assert one.steps == pytest.approx(other.steps, abs=1e-6)
+            assert one.accepted == pytest.approx(other.accepted, abs=1e-6)
+        if sampling:
+            known = whole.overlap[row, : len(answer)].isfinite()
+            pair = (found.overlap[row, : len(answer)][known] for found in (whole, told))
+            torch.testing.assert_close(*pair)
 
 
 def test_sampled_trees_are_refused():
