@@ -14,6 +14,7 @@ import torch
 from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.base import Proposer
+from specdec_lab.study.expected_steps import count_steps
 from specdec_lab.study.forced_drafts import Acceptance, KnownTexts, acceptance_along, read_texts
 
 LEAST_REACHED = 10  # places that a share needs to be told
@@ -43,6 +44,24 @@ def taken_by_depth(
     texts = read_texts(target, prompts, run.tokens, layers)
     alpha, reached = _by_depth(acceptance_along(proposer, texts, k), texts)
     return Taken(alpha, reached, run.trace.tau)
+
+
+def taken_along(
+    proposer: Proposer, texts: KnownTexts, k: int, eos_ids: Sequence[int] = ()
+) -> Taken:
+    """The same on answers that are known, with the states that ``proposer`` reads: nothing is
+    decoded, ``tau`` is that of the steps that decoding would take.
+    """
+    found = acceptance_along(proposer, texts, k)
+    alpha, reached = _by_depth(found, texts)
+    lengths = (texts.lengths - texts.prompt_lengths).tolist()
+    ends = texts.tokens.gather(1, texts.lengths[:, None] - 1)[:, 0].tolist()
+    rows = zip(found.chances.tolist(), found.drafted.tolist(), lengths, ends, strict=True)
+    steps = sum(
+        count_steps(chances[:length], drafted[:length], k, end in eos_ids).steps
+        for chances, drafted, length, end in rows
+    )
+    return Taken(alpha, reached, sum(lengths) / steps)
 
 
 def _by_depth(found: Acceptance, texts: KnownTexts) -> tuple[list[float | None], list[int]]:

@@ -6,8 +6,13 @@ import torch
 from specdec_lab.decoding.decode import generate
 from specdec_lab.proposers.draft_model import DraftModel
 from specdec_lab.proposers.ngram import NGram
-from specdec_lab.study.forced_drafts import Acceptance, KnownTexts
-from specdec_lab.study.taken_by_depth import LEAST_REACHED, _by_depth, taken_by_depth
+from specdec_lab.study.forced_drafts import Acceptance, KnownTexts, read_texts
+from specdec_lab.study.taken_by_depth import (
+    LEAST_REACHED,
+    _by_depth,
+    taken_along,
+    taken_by_depth,
+)
 from toys import random_target
 
 PROMPTS = [[3, 4, 5], [9, 1]]
@@ -32,6 +37,15 @@ def test_a_copying_draft_is_judged_at_every_place(target):
     found = taken_by_depth(target, NGram(), PROMPTS, k=2, max_new_tokens=12)
     assert found.reached[0] == 24
     assert found.reached[1] <= round(found.alpha[0] * 24)
+
+
+@pytest.mark.parametrize("make", [lambda target: DraftModel(target, target), lambda _: NGram()])
+def test_known_answers_say_the_same_without_decoding(target, make):
+    answers = generate(target, PROMPTS, max_new_tokens=12).tokens
+    found = taken_along(make(target), read_texts(target, PROMPTS, answers), 2, target.eos_ids)
+    decoded = taken_by_depth(target, make(target), PROMPTS, k=2, max_new_tokens=12)
+    assert (found.alpha, found.reached) == (decoded.alpha, decoded.reached)
+    assert found.tau == pytest.approx(decoded.tau)
 
 
 def test_a_guess_counts_only_where_those_before_it_were_right_and_often_enough():
