@@ -77,7 +77,7 @@ def by_block(forest: LawForest, k: int) -> Tensor:
     """A drawn chain of ``k`` judged by ``block``: the sum of its prefixes' chances to be kept.
 
     A prefix is drawn *and* kept with ``w(x_1..x_i) = min(w(x_1..x_{i-1}) p(x_i), q(x_1..x_i))``
-    (Sun et al. 2024, equation 4 times q(x_1..x_i)). Token verification has the product of
+    (the weight r_i of `block` times q(x_1..x_i)). Token verification has the product of
     ``min(p, q)`` in its place, which is never more.
     """
     p, q = forest.target_probs[:, :-1], forest.draft_probs
