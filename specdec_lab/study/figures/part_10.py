@@ -41,10 +41,10 @@ def pairs(data: dict) -> Figure:
 
 
 def knowing(data: dict) -> Figure:
-    """Alpha by depth of two drafts trained alike: stages that read the tokens drafted before them,
-    and stages that read the pending token alone.
+    """Overlap by depth of two drafts trained alike: stages that read the tokens drafted before
+    them, and stages that read the pending token alone.
 
-    ``data``: ``curves`` (name -> alpha by depth) and ``tokens``, learned from.
+    ``data``: ``curves`` (name -> overlap by depth) and ``tokens``, learned from.
     """
     figure = new_figure(6.4, 3.6)
     axes = figure.subplots()
@@ -56,10 +56,10 @@ def knowing(data: dict) -> Figure:
             ha="right", color=color, weight="bold", fontsize=10,
         )  # fmt: skip
     most = max(max(alphas) for alphas in data["curves"].values())
-    axes.set(xlabel="drafted token", ylabel="alpha (held out)", ylim=(0, 1.3 * most))
+    axes.set(xlabel="drafted token", ylabel="overlap (held out)", ylim=(0, 1.3 * most))
     axes.set_xticks(range(1, len(alphas) + 1))
     seeing, blind = (curve[1] for curve in data["curves"].values())
-    axes.set_title(f"The second guess: {seeing:.2f} with the first one read, {blind:.2f} without")
+    axes.set_title(f"The second guess: {seeing:.2f} informed, {blind:.2f} blind")
     return figure
 
 
@@ -69,18 +69,18 @@ def by_depth(data: dict) -> Figure:
     ``data``: ``domains``, each with ``domain``, ``alpha`` by depth (None: never judged), ``tau``;
     of another drafter, its ``method`` too.
     """
-    figure = new_figure(7, 3.8)
-    figure.subplots_adjust(right=0.78)
+    figure = new_figure(7.6, 3.6)
+    figure.subplots_adjust(right=0.7)
     axes, color = figure.subplots(), _color(data)
-    ends, depth = [], max(len(d["alpha"]) for d in data["domains"])
+    deepest = 1
     for domain, mark, dash in zip(data["domains"], MARKS, DASHES, strict=False):
         known = [(i + 1, a) for i, a in enumerate(domain["alpha"]) if a is not None]
-        places, alphas = zip(*known, strict=True)
-        axes.plot(places, alphas, marker=mark, linestyle=dash, color=color)
-        ends.append((alphas[-1], domain["domain"]))
+        label = f"{domain['domain']} (tau {domain['tau']:.2f})"
+        axes.plot(*zip(*known, strict=True), marker=mark, linestyle=dash, color=color, label=label)
+        deepest = max(deepest, len(known))
     axes.set(xlabel="drafted token", ylabel="alpha", ylim=(0, 1.02))
-    axes.set_xticks(range(1, depth + 1))
-    label_ends(axes, ends)
+    axes.set_xticks(range(1, deepest + 1))
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=3.2)
     taus = [d["tau"] for d in data["domains"]]
     axes.set_title(f"Acceptance by depth: tau from {min(taus):.2f} to {max(taus):.2f}")
     return figure
