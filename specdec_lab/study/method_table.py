@@ -27,11 +27,11 @@ def what_it_takes(decode: Mapping) -> str:
         rows.append(
             [
                 _name(label, cell["config"]),
-                _scaled(card.get("parameters"), 1e6),
-                card.get("megabytes"),
-                _scaled(card.get("training_tokens"), 1e3),
-                _scaled(card.get("tokens_seen"), 1e6),
-                card.get("training_minutes"),
+                _in(1e6, card.get("parameters")),
+                _in(1, card.get("megabytes")),
+                _in(1e3, card.get("training_tokens")),
+                _in(1e6, card.get("tokens_seen")),
+                _in(1, card.get("training_minutes")),
                 cell["k"],
                 cost,
                 cost / cell["k"],
@@ -130,5 +130,6 @@ def _name(label: str, config: str | Mapping[str, object]) -> str:
     return look(label, config).label
 
 
-def _scaled(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit
+def _in(unit: float, value: float | None) -> str | None:
+    """A number in a unit, with three significant digits."""
+    return None if value is None else f"{value / unit:.3g}"

@@ -84,7 +84,7 @@ def row(text, name):
 
 def test_what_a_method_takes():
     eagle = row(what_it_takes(DECODE), "EAGLE-3 ")
-    assert eagle[1:6] == ["5.20", "10.40", "700", "2.10", "31.50"]
+    assert eagle[1:6] == ["5.2", "10.4", "700", "2.1", "31.5"]
     assert eagle[6:] == ["4", "0.50", "0.12"]  # a draft of four takes half a plain step
     assert row(what_it_takes(DECODE), "n-gram")[1:6] == ["-"] * 5
 

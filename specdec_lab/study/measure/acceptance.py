@@ -42,7 +42,7 @@ DOMAINS = (
 
 def settings(quick: bool, path: Path = FILE) -> dict[str, object]:
     """Every method of the file of cells, with its numbers of drafted tokens where it needs them."""
-    much = {"domains": list(DOMAINS), "prompts": 10, "sampled_prompts": 2, "max_new_tokens": 64}
+    much = {"domains": list(DOMAINS), "prompts": 10, "sampled_prompts": 3, "max_new_tokens": 64}
     little = {"domains": ["chat", "code"], "prompts": 1, "sampled_prompts": 1, "max_new_tokens": 16}
     return {
         "methods": _methods(read_plan(path).cells),
