@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specdec_lab.decoding.low_bit import LowBitLinear
 from specdec_lab.decoding.records import Context
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.eagle import Eagle
+from specdec_lab.proposers.feature_draft import FeatureDraft
 from specdec_lab.proposers.feature_head import FeatureHead
 from specdec_lab.study.live_training import LessonStates
 from specdec_lab.training.states import Batch, Texts
@@ -177,3 +179,14 @@ class KeepsDrafted(Eagle):
         """Back to the accepted pairs, drafted ones included."""
         self._cache.roll_back(torch.minimum(self._cache.lengths, context.lengths - 2))
         self._cache.settle(int(self._cache.lengths.max()))
+
+
+def with_whole_products(drafter: FeatureDraft) -> FeatureDraft:
+    """The same drafter, its head's products made whole: in low-bit ones, rows that are read
+    together share their levels, so what is read by hand, node by node, would differ a little.
+    """
+    for module in list(drafter.head.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, LowBitLinear):
+                setattr(module, name, child.whole)
+    return drafter

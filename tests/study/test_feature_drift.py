@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from specdec_lab.decoding.decode import generate
+from specdec_lab.decoding.low_bit import LowBitLinear
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.eagle import Eagle, Eagle1Head, Eagle3Head
@@ -17,6 +18,7 @@ from specdec_lab.study.feature_drift import (
     batches_of,
     first_token_chances,
     walk,
+    with_whole_products,
 )
 from specdec_lab.study.forced_drafts import acceptance_along, read_texts
 from specdec_lab.study.overlap import logits_behind
@@ -45,7 +47,7 @@ def test_a_walk_accepts_what_the_drafter_would_have_accepted(version, head_class
     head, (answers, texts) = head_of(head_class), answered()
     batches = batches_of(TARGET, texts, head.hidden_layers, VOCAB)
     walked = walk(head, VOCAB, batches, DEPTH)
-    drafter = Eagle(TARGET, version, head, vocab=VOCAB)
+    drafter = with_whole_products(Eagle(TARGET, version, head, vocab=VOCAB))
     known = read_texts(TARGET, PROMPTS, answers, head.hidden_layers)
     along = acceptance_along(drafter, known, DEPTH).chances.cumprod(2)  # (B, T, D)
     real = torch.cat([along[row, : len(answer)] for row, answer in enumerate(answers)]).T
@@ -141,3 +143,11 @@ def test_a_sampled_text_does_not_depend_on_what_was_kept():
     drafter = KeepsDrafted(TARGET, 3, head, drafting="greedy", vocab=VOCAB)
     drafted = generate(TARGET, PROMPTS, drafter, k=3, **how)
     assert drafted.tokens == generate(TARGET, PROMPTS, **how).tokens
+
+
+def test_whole_products_say_what_the_head_says():
+    head = head_of(Eagle3Head)
+    drafter = with_whole_products(Eagle(TARGET, 3, head, vocab=VOCAB))
+    assert not any(isinstance(module, LowBitLinear) for module in drafter.head.modules())
+    states = torch.randn(2, TARGET.hidden_size, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(drafter.head.logits(states), head.logits(states).detach())
