@@ -12,6 +12,7 @@ from specdec_lab.study import live_training
 from specdec_lab.study.figures.learning_live import learning_live
 from specdec_lab.study.live_training import Lesson, prepare_lesson, train_live
 from specdec_lab.training.corpus import load_corpus
+from specdec_lab.training.mlp_method import MLPSpeculatorMethod
 from specdec_lab.training.recipes import Passage, Recipe
 from toys import random_target
 from training_texts import Written
@@ -32,9 +33,9 @@ def lesson(tmp_path_factory):
 
 @pytest.mark.parametrize("method", OPTIONS)
 def test_a_draft_learns_and_the_proposer_keeps_the_text(lesson, method):
-    run = train_live(lesson, method, steps=30, learning_rate=1e-2, **OPTIONS[method])
+    run = train_live(lesson, method, steps=18, learning_rate=1e-2, **OPTIONS[method])
     first, last = run.curve[0], run.curve[-1]
-    assert (first["step"], last["step"]) == (0, 30)
+    assert (first["step"], last["step"]) == (0, 18)
     assert len(run.curve) == live_training.POINTS + 1
     assert last["loss"] < first["loss"]
     drafter = run.proposer(num_speculative_tokens=2)
@@ -50,6 +51,22 @@ def test_a_lesson_ends_with_the_same_weights_every_time(lesson):
     assert one.num_trained == two.num_trained > 0
     pairs = zip(one.method.tensors().values(), two.method.tensors().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_method_of_the_readers_own_is_trained_too(lesson):
+    class Blind(MLPSpeculatorMethod):
+        """Stages that read the pending token alone."""
+
+        def logits(self, batch, depth):
+            (states,) = batch.hidden.values()
+            carried = self.module.first(states[batch.anchors()])
+            for number in range(min(depth, self.depth)):
+                carried = self.module.stage(number, carried, batch.token_at(0))
+                yield self.module.logits(carried)
+
+    run = train_live(lesson, Blind, steps=2, **OPTIONS["mlp_speculator"])
+    assert isinstance(run.method, Blind)
+    assert [entry["step"] for entry in run.curve] == [0, 1, 2]
 
 
 def test_the_figure_leaves_out_what_was_judged_too_rarely(lesson):
