@@ -14,6 +14,7 @@ from specdec_lab.study.live_training import Lesson, prepare_lesson, train_live
 from specdec_lab.training.corpus import load_corpus
 from specdec_lab.training.mlp_method import MLPSpeculatorMethod
 from specdec_lab.training.recipes import Passage, Recipe
+from specdec_lab.training.shards import Entry, Shard, write_shard
 from toys import random_target
 from training_texts import Written
 
@@ -111,8 +112,13 @@ def test_a_domain_that_the_corpus_lacks_is_an_error(monkeypatch):
         prepare_lesson(random_target(), domains=("cooking",))
 
 
-def test_the_corpus_gives_only_what_is_wanted():
-    def nothing_fits(recipe):
-        return recipe.domain == "cooking"
+def test_the_corpus_builds_no_prompt_that_is_not_wanted(tmp_path):
+    """The only prompt is made of a fetched source, which is never asked for."""
+    recipe = Recipe("maths", "en", "wiki/1", ("Sum up: ", Passage("wiki", "Sum", 0, 9)))
+    write_shard(tmp_path / "1.npz", Shard([Entry(recipe, 0.0, 2, 0, "length", [1, 2])], {}))
 
-    assert load_corpus("train", random_target(), wanted=nothing_fits) == []
+    def wanted(recipe):
+        return recipe.is_own
+
+    split = recipe.split
+    assert load_corpus(split, random_target(), tmp_path, texts=None, wanted=wanted) == []
