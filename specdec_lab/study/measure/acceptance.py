@@ -4,6 +4,9 @@ Plain decoding has written the texts (`known_texts`), and each method drafts at 
 (`forced_drafts`), eight texts together. So one pass tells the steps that decoding would take, for
 every number of drafted tokens, and it may run beside other jobs. What a step costs is measured by
 ``decode``; `best_k` puts both together.
+
+Where drafts multiply in 8 bits, a row differs a little by its company. It evens out: of 600 steps
+of a draft model one more or less, whether texts were drafted for alone or eight together.
 """
 
 from __future__ import annotations
