@@ -205,5 +205,14 @@ def about(trainer: Trainer, plan: Plan) -> dict[str, str]:
         "products": "bfloat16" if settings.half else "float32",
         "final_loss": f"{trainer.loss:.4f}",
         "torch": torch.__version__,
-        "command": " ".join(["python -m specdec_lab", *sys.argv[1:]]),
+        "command": " ".join(["python -m specdec_lab", *map(_shown, sys.argv[1:])]),
     }
+
+
+def _shown(argument: str) -> str:
+    """An argument of the command line as it is written down: no place of one machine in it."""
+    path = Path(argument)
+    if not path.is_absolute():
+        return argument
+    root = weights.FOLDER.parents[1]
+    return str(path.relative_to(root)) if path.is_relative_to(root) else path.name

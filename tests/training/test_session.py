@@ -168,3 +168,14 @@ def test_weights_of_another_method_are_no_start(target, texts, plan_for):
     first = train(target, texts[2:], texts[:2], VOCAB, plan_for("mlp_speculator"), quiet)
     with pytest.raises(ValueError, match="are of mlp_speculator"):
         train(target, texts, texts[:2], VOCAB, replace(plan_for("mtp"), start=first), quiet)
+
+
+def test_the_command_that_is_written_down_names_no_place_of_one_machine(
+    target, texts, plan_for, tmp_path, monkeypatch
+):
+    corpus = str(session.weights.FOLDER.parent / "corpus" / "one.npz")
+    argv = ["specdec_lab", "train", "mtp", "--corpus", corpus, "--folder", str(tmp_path)]
+    monkeypatch.setattr(session.sys, "argv", argv)
+    _, said = read_weights(train(target, texts[2:], texts[:2], VOCAB, plan_for("mtp"), quiet))
+    shown = f"train mtp --corpus data/corpus/one.npz --folder {tmp_path.name}"
+    assert said["command"] == f"python -m specdec_lab {shown}"
