@@ -96,6 +96,16 @@ def card_of(path: Path) -> dict[str, float | None]:
     }
 
 
+def shipped_hashes() -> dict[str, str]:
+    """A fingerprint of every weights file that came with the project, by its name: what was
+    measured with it does not hold for another one.
+    """
+    return {
+        path.stem: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted(FOLDER.glob("*.safetensors"))
+    }
+
+
 def _number(text: str | None) -> float | None:
     """A number that metadata holds as text, whole where it is."""
     if text is None:

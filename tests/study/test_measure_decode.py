@@ -236,6 +236,15 @@ def test_a_method_without_weights_is_a_line_and_stops_nothing(target, plan, monk
     assert "no trained weights for pard" in lines[0]
 
 
+def test_what_was_measured_with_other_weights_is_not_gone_on_with(plan, monkeypatch, tmp_path):
+    monkeypatch.setattr("specdec_lab.proposers.weights.FOLDER", tmp_path)
+    seen = []
+    for content in (b"one", b"two", b"two"):
+        (tmp_path / "mtp.safetensors").write_bytes(content)
+        seen.append(decode.settings(False, plan())["weights"]["mtp"])
+    assert seen[0] != seen[1] == seen[2]
+
+
 def test_same_text_in_words():
     assert same_text({"equal": 3}) == "3 of 3"
     assert same_text({"equal": 2, "tie": 1}) == "2 of 3, 1 tie"

@@ -20,6 +20,7 @@ from specdec_lab.decoding.trace import repeated_ngram_share
 from specdec_lab.prompts import Prompt, load_prompts
 from specdec_lab.proposers import load_proposer
 from specdec_lab.proposers.draft_model import DraftModel
+from specdec_lab.proposers.weights import shipped_hashes
 from specdec_lab.study.expected_steps import count_steps
 from specdec_lab.study.forced_drafts import (
     Acceptance,
@@ -44,7 +45,9 @@ DOMAINS = (
 
 
 def settings(quick: bool, path: Path = FILE) -> dict[str, object]:
-    """Every method of the file of cells, with its numbers of drafted tokens where it needs them."""
+    """Every method of the file of cells with its numbers of drafted tokens, and which weights are
+    there.
+    """
     much = {"domains": list(DOMAINS), "prompts": 10, "sampled_prompts": 3, "max_new_tokens": 64}
     little = {"domains": ["chat", "code"], "prompts": 1, "sampled_prompts": 1, "max_new_tokens": 16}
     return {
@@ -53,6 +56,7 @@ def settings(quick: bool, path: Path = FILE) -> dict[str, object]:
         "turkish": ["chat", "code"],
         "k": MOST,
         "seed": 0,
+        "weights": shipped_hashes(),
         **(little if quick else much),
     }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_lab.prompts import Prompt, load_prompts
+from specdec_lab.proposers.weights import shipped_hashes
 from specdec_lab.study.measure.cells import FILE, Cell, read_plan
 from specdec_lab.study.measure.progress import table as as_table
 from specdec_lab.study.measure.summary import LOOP, Run, best_by_domain, overview, summarise
@@ -25,9 +26,9 @@ CARDS, MISSING = "cards", "missing"
 
 
 def settings(quick: bool, path: Path = FILE) -> dict[str, object]:
-    """The plan of the file, shortened for a rough answer."""
+    """The plan of the file, shortened for a rough answer, and which weights are there."""
     plan = read_plan(path)
-    return asdict(plan.shortened() if quick else plan)
+    return asdict(plan.shortened() if quick else plan) | {"weights": shipped_hashes()}
 
 
 def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
