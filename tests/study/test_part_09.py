@@ -1,0 +1,104 @@
+"""The figures of notebook 09, and the checks of its exercises."""
+
+import pytest
+
+from specdec_lab.study.exercises import (
+    check_enough_tau,
+    check_rows_of_a_step,
+    check_second_token,
+)
+from specdec_lab.study.figures import FIGURES
+from specdec_lab.study.figures.style import render
+from specdec_lab.training.pard_method import drop_tokens
+
+PANEL = {
+    "title": "drafting",
+    "rows": ["t", "mask 1"],
+    "columns": ["t", "mask 1"],
+    "kinds": ["token", "mask"],
+    "visible": [[1, 0], [1, 1]],
+}
+POINT = {"loss": 2.0, "alpha": [0.4, 0.1], "judged": [90, 40], "tau": 1.44}
+DATA = {
+    "09_cost": {"k": [1, 4], "draft_model": [5.0, 20.0], "pard": [6.0, 7.5], "plain": 30.0},
+    "09_who_sees_whom": {"panels": [PANEL, PANEL | {"title": "training"}]},
+    "09_dropped": {"kept": [[1, 1], [1, 0], [0, 0], [1, 0]]},
+    "09_learning": {
+        "method": "pard",
+        "tokens": 3000,
+        "cap": 0.9,
+        "curve": [{"step": 0, **POINT}, {"step": 10, **POINT}],
+    },
+    "09_by_depth": {
+        "draft_model": [0.5, 0.5, None],
+        "pard": [0.5, 0.2, None],
+        "pard_anywhere": [0.5, 0.2, 0.1],
+        "num_trained": 2,
+    },
+    "09_greedy_or_sampled": {
+        "draft_model": {"greedy": [0.4, 0.4], "sampled": [0.5, 0.5]},
+        "pard": {"greedy": [0.4, 0.2], "sampled": [0.4, 0.25]},
+    },
+    "09_speed": {
+        "k": {"draft_model": 2, "pard": 4},
+        "domains": [
+            {"domain": "chat", "draft_model": [1.4, 0.9], "pard": [1.3, 1.05]},
+            {"domain": "json", "draft_model": [2.1, 1.3], "pard": [1.9, 1.5]},
+        ],
+    },
+}
+
+
+def test_every_figure_of_the_part_is_tested_here():
+    assert {slug for slug in FIGURES if slug.startswith("09_")} == set(DATA)
+
+
+@pytest.mark.parametrize("slug", DATA)
+def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
+    figure = FIGURES[slug](DATA[slug])
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert any(titles) or figure.get_suptitle()
+    assert render(figure, "png", 40).startswith(b"\x89PNG")
+
+
+def test_titles_say_what_was_measured():
+    (cost,) = FIGURES["09_cost"](DATA["09_cost"]).axes
+    assert "4.0 times" in cost.get_title(loc="left")
+    assert "1.2" in cost.get_title(loc="left")
+    assert (
+        "1.00 masks a token instead of 2"
+        in FIGURES["09_dropped"](DATA["09_dropped"]).get_suptitle()
+    )
+    (speed,) = FIGURES["09_speed"](DATA["09_speed"]).axes
+    assert speed.texts[1].get_text() == "1.05 x  (tau 1.30)"
+
+
+def test_a_depth_nobody_reached_is_left_out():
+    (axes,) = FIGURES["09_by_depth"](DATA["09_by_depth"]).axes
+    assert [len(line.get_xdata()) for line in axes.lines] == [2, 2, 3]
+    assert "not trained" in [text.get_text() for text in axes.texts]
+
+
+def test_the_picture_of_cod_is_of_what_training_drops():
+    kept = drop_tokens(24, 5, seed=0)
+    title = FIGURES["09_dropped"]({"kept": kept.long().tolist()}).get_suptitle()
+    assert title.startswith(f"{float(kept.sum()) / 24:.2f} masks a token")
+
+
+def test_exercise_1_wants_committed_tokens_and_masks():
+    assert check_rows_of_a_step(lambda k, accepted: accepted + k).startswith("Right")
+    assert "forgotten" in check_rows_of_a_step(lambda k, accepted: k)
+    assert check_rows_of_a_step(lambda k, accepted: None).startswith("Not yet")
+
+
+def test_exercise_2_wants_the_overlap_behind_each_first_word():
+    assert check_second_token(1.0, 0.58).startswith("Right")
+    assert "has read New" in check_second_token(0.7, 0.58)
+    assert "sum min(p, q)" in check_second_token(1.0, 0.7)
+    assert check_second_token(None, 0.58).startswith("Not yet")
+
+
+def test_exercise_3_wants_equal_speed():
+    assert check_enough_tau(1.77).startswith("Right")
+    assert "ratios" in check_enough_tau(2.2)
+    assert check_enough_tau(None).startswith("Not yet")
