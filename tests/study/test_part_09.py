@@ -36,7 +36,7 @@ DATA = {
         "num_trained": 2,
     },
     "09_greedy_or_sampled": {
-        "draft_model": {"greedy": [0.4, 0.4], "sampled": [0.5, 0.5]},
+        "draft_model": {"greedy": [0.4], "sampled": [0.5]},
         "pard": {"greedy": [0.4, 0.2], "sampled": [0.4, 0.25]},
     },
     "09_speed": {

@@ -149,10 +149,12 @@ def greedy_or_sampled(data: dict) -> Figure:
     """Chance of each drafted token at temperature 1, greedy and sampled, for both ways to draft.
 
     ``data``: ``draft_model`` and ``pard``, each with ``greedy`` and ``sampled`` (means by depth).
+    One by one, the first token stands for all.
     """
     figure = new_figure(8, 3.6)
     figure.subplots_adjust(left=0.1, right=0.97, wspace=0.1, top=0.8, bottom=0.17)
-    panels = figure.subplots(1, 2, sharey=True)
+    widths = [0.5 + len(data[method]["greedy"]) for method in PAIR]
+    panels = figure.subplots(1, 2, sharey=True, width_ratios=widths)
     for axes, method in zip(panels, PAIR, strict=True):
         color = METHODS[method].color
         for shift, name, alpha in ((-0.2, "greedy", 0.45), (0.2, "sampled", 1.0)):
@@ -160,8 +162,10 @@ def greedy_or_sampled(data: dict) -> Figure:
             axes.bar(places, data[method][name], 0.38, color=color, alpha=alpha)
             for x, share in zip(places, data[method][name], strict=True):
                 axes.text(x, share + 0.01, f"{share:.2f}", ha="center", fontsize=8)
-        axes.set(xlabel="drafted token (pale: greedy)")
-        axes.set_xticks(range(1, 1 + len(data[method]["greedy"])))
+        number = len(data[method]["greedy"])
+        axes.set(xlabel="drafted token (pale: greedy)" if number > 1 else "any token")
+        axes.set(xlim=(0.4, number + 0.6))
+        axes.set_xticks(range(1, 1 + number), range(1, 1 + number) if number > 1 else [""])
         axes.set_title(NAMES[method], fontsize=11, weight="normal", color=INKS[method])
         axes.grid(visible=False, axis="x")
     most = max(max(data[m][how]) for m in PAIR for how in ("greedy", "sampled"))
