@@ -81,6 +81,16 @@ def test_the_methods_and_the_batch_are_those_of_the_recordings():
     assert f"n-gram with k = 4 runs {ngram['speedup']:.1f} times as fast" in text
     assert f"as the draft, k = 4, {twin['speedup']:.1f} times" in text
     assert f"that twin is {twin['itl_speedup']:.1f} times as fast" in text
+    mtp = decode["cells"]["mtp, k = 3"]["scopes"]
+    chat, code, json_ = (mtp[domain]["speedup"] for domain in ("chat", "code", "json"))
+    said = (
+        f"k = 3 runs {chat:.1f} times as fast on chat, {code:.1f} on code and {json_:.1f} on JSON"
+    )
+    assert said in text
+    heads = [name for name in cells if name.startswith(("mtp", "eagle", "mlp", "pard"))]
+    assert max(heads, key=lambda name: cells[name]["tau"]) == "eagle 3 tree, k = 8"
+    most = cells["eagle 3 tree, k = 8"]["tau"]
+    assert f"EAGLE-3's trees write the most tokens per forward of them, {most:.1f}." in text
     assert f"down to {crowd['speedup']:.2f} of plain decoding" in text
     assert (decode["prompts"], len(decode["domains"])) == (3, 5)
     assert f"{decode['max_new_tokens']} tokens" in text
