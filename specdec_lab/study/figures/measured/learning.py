@@ -21,7 +21,7 @@ from specdec_lab.study.learning_curves import (
 )
 
 FURTHER = 10_000_000  # tokens that the outlook ends at
-TOKENS = ((1e5, "100 k"), (3e5, "300 k"), (1e6, "1 M"), (3e6, "3 M"), (1e7, "10 M"))
+TOKENS = ((3e4, "30 k"), (1e5, "100 k"), (3e5, "300 k"), (1e6, "1 M"), (3e6, "3 M"), (1e7, "10 M"))
 
 
 def learning_data() -> dict[str, list[dict]]:
@@ -45,11 +45,12 @@ def learning(data: Mapping[str, Sequence[Mapping]]) -> Figure:
         _milestones(right, found, style, found.alpha, found.alpha_error)
     left.set(ylabel="tau on held-out texts (plain = 1)")
     right.set(ylabel="alpha of the first drafted token")
+    fewest = min((run["tokens"] for run in data["milestones"]), default=100_000)
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_xticks(*zip(*TOKENS, strict=True))
         axes.minorticks_off()
-        axes.set(xlabel="training tokens, written by the target", xlim=(7e4, 1.3e7))
+        axes.set(xlabel="training tokens, written by the target", xlim=(0.7 * fewest, 1.3e7))
     handles, names = left.get_legend_handles_labels()
     left.legend(handles, names, loc="upper left", fontsize=9.5)
     left.set_title("Measured, and what more data may bring")
