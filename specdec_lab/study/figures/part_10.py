@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specdec_lab.study.figures.learning_live import label_ends, learning_live
+from specdec_lab.study.figures.measured.learning import learning, training
 from specdec_lab.study.figures.style import METHODS, new_figure
 
 INK, PALE = "#222222", "#e6bfdd"
@@ -183,4 +184,6 @@ FIGURES = {
     "10_vocabulary": vocabulary,
     "10_temperature": temperature,
     "10_speed": speed,
+    "10_training": training,
+    "10_learning": learning,
 }

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from specdec_lab.study.figures.learning_live import label_ends
-from specdec_lab.study.figures.measured.learning import learning, training
 from specdec_lab.study.figures.measured.looks import lighter
 from specdec_lab.study.figures.part_12 import expand
 from specdec_lab.study.figures.style import METHODS, TOKEN_COLORS, new_figure
@@ -291,6 +290,4 @@ FIGURES = {
     "13_mask": mask,
     "13_shipped": shipped,
     "13_chains_and_trees": chains_and_trees,
-    "13_learning": learning,
-    "13_training": training,
 }
