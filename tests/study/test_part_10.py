@@ -7,6 +7,16 @@ from specdec_lab.study.figures import FIGURES
 from specdec_lab.study.figures.style import render
 
 ENTRY = {"step": 0, "loss": 4.0, "alpha": [0.1, 0.2], "judged": [90, 30], "tau": 1.1}
+RUN = {
+    "method": "mlp_speculator",
+    "tokens": 1000,
+    "steps": 4,
+    "minutes": 1.5,
+    "curve": [
+        {"step": 1, "places": 500, "loss": 3.0, "alpha": [0.1], "tau": 1.1, "judged": [90]},
+        {"step": 2, "places": 900, "loss": 2.0, "alpha": [0.2], "tau": 1.2, "judged": [90]},
+    ],
+}
 DATA = {
     "10_pairs": {
         "first": ["New", "Los"],
@@ -43,6 +53,8 @@ DATA = {
         "speedup": {"chat": [0.9, 0.8], "code": [1.2, 1.1]},
         "tau": {"chat": [1.2, 1.3], "code": [1.4, 1.7]},
     },
+    "10_training": {"milestones": [], "shipped": [RUN]},
+    "10_learning": {"milestones": [RUN, RUN | {"tokens": 3000}], "shipped": []},
 }
 
 
