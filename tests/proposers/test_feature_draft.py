@@ -6,11 +6,10 @@ pytest tests/proposers/test_feature_draft.py
 import pytest
 import torch
 
+from hand_loop import new_loop, one_step
 from specdec_lab.decoding.admit import admit
-from specdec_lab.decoding.decode import Loop, generate
-from specdec_lab.decoding.randomness import CounterRandomness
+from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.records import Context, Draft, Verdict
-from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling, history_of
 from specdec_lab.decoding.transformer import chain_layout
 from specdec_lab.decoding.tree import ancestors, chain_parents, depths, path_to
@@ -54,18 +53,6 @@ def drafter_for(head_class, target, **options) -> FeatureDraft:
 @pytest.fixture
 def target():
     return random_target(max_context=256)
-
-
-def new_loop(target, drafter, k, rule="auto", sampling=GREEDY, prompts=PROMPTS) -> Loop:
-    asked = Request.checked(target, prompts, drafter, k, sampling, rule, 60, None)
-    return Loop(target, asked, CounterRandomness([0] * len(prompts), target.device))
-
-
-def one_step(loop: Loop) -> Draft:
-    admitted = loop.propose()
-    loop.advance(admitted, loop.score(admitted.draft))
-    loop.cache.settle(int(loop.context.lengths.max()))
-    return admitted.draft
 
 
 def accept(*counts: int):

@@ -6,10 +6,9 @@ pytest tests/proposers/test_mlp_speculator.py
 import pytest
 import torch
 
-from specdec_lab.decoding.decode import Loop, generate
-from specdec_lab.decoding.randomness import CounterRandomness
+from hand_loop import new_loop, one_step
+from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.records import Context, Draft, Verdict
-from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling, history_of
 from specdec_lab.proposers import load_proposer
 from specdec_lab.proposers.draft_vocab import DraftVocab
@@ -52,18 +51,6 @@ def speculator(target, drafting="probabilistic", **how) -> MLPSpeculator:
 @pytest.fixture
 def target():
     return random_target(max_context=256)
-
-
-def new_loop(target, drafter, k, rule="auto", sampling=GREEDY, prompts=PROMPTS) -> Loop:
-    asked = Request.checked(target, prompts, drafter, k, sampling, rule, 60, None)
-    return Loop(target, asked, CounterRandomness([0] * len(prompts), target.device))
-
-
-def one_step(loop: Loop) -> Draft:
-    admitted = loop.propose()
-    loop.advance(admitted, loop.score(admitted.draft))
-    loop.cache.settle(int(loop.context.lengths.max()))
-    return admitted.draft
 
 
 def accept(*counts: int):
