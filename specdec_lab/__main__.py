@@ -336,6 +336,7 @@ def _declare_method(parser: argparse.ArgumentParser) -> None:
     add("--folder", type=Path, metavar="PATH", help="where weights go; data/weights if left out")
     add("--start", type=Path, metavar="PATH", help="weights of an earlier run to go on from")
     add("--corpus", type=Path, metavar="PATH", help="a shard or a folder of them (data/corpus)")
+    add("--unseen", type=Path, metavar="PATH", help="the same, for held-out texts (as --corpus)")
     add("--tokens", type=int, metavar="N", help="learn from so many only, the first ones; all")
     add("--labelled", type=int, default=0, metavar="N", help="tokens of human text beside it (0)")
     add("--learn-prompts", action="store_true", help="learn the laws inside prompts too")

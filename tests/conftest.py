@@ -32,6 +32,14 @@ def whole_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(low_bit, "low_bit_works", lambda bits: False)
 
 
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, ...]]]:
+    """Captures of CUDA graphs work on the CPU; the list says of which shapes they were."""
+    from recorded_graphs import record_captures
+
+    return record_captures(monkeypatch)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """GPU tests are deselected, not skipped, where there is no GPU."""
     gpu = [item for item in items if item.get_closest_marker("gpu")]

@@ -4,7 +4,8 @@ kernels.
 A graph replays the same kernels on the same addresses. So whatever changes from step to step must
 be a tensor that is copied into a fixed buffer (tokens, lengths, who sees whom), and whatever is a
 number on the host (how many nodes, how many keys are read) makes a graph of its own. See "CUDA
-Graphs" in PyTorch's notes on CUDA semantics.
+Graphs" in PyTorch's notes on CUDA semantics. A drafter's step is captured where its target's is: a
+chain is replayed token by token, as each is chosen under the request's sampling before the next.
 
 Not measured: no GPU was at hand when this was written. The tests marked ``gpu`` compare captured
 and plain steps; on the CPU the same steps are traced, and replayed without their Python.
@@ -13,15 +14,15 @@ and plain steps; on the CPU the same steps are traced, and replayed without thei
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from specdec_lab.decoding.cache import KVCache
-from specdec_lab.decoding.transformer import Transformer
 
 Step = Callable[..., tuple[Tensor, ...]]
 WARM_UPS = 3  # runs before a capture: libraries choose their kernels and allocate in the first ones
@@ -65,39 +66,79 @@ class _Replay:
         return tuple(output.clone() for output in self._outputs)
 
 
+class Captures:
+    """Functions of tensors, each captured once for every shape of its inputs."""
+
+    def __init__(self) -> None:
+        self._steps: dict[Hashable, Step] = {}
+
+    def run(self, name: Hashable, fn: Step, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """What ``fn`` makes of ``inputs``; ``name`` says all that it depends on besides."""
+        key = (name, *(tuple(tensor.shape) for tensor in inputs))
+        if key not in self._steps:
+            self._steps[key] = capture(fn, inputs)
+        return self._steps[key](*inputs)
+
+
+class Model(Protocol):
+    """Anything that reads nodes behind a cache which it makes itself."""
+
+    def new_cache(self, batch_size: int, max_length: int) -> KVCache:
+        """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
+
+
+class Steps:
+    """The steps of a model on its cache, run as they stand."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def new_cache(self, batch_size: int, max_length: int) -> KVCache:
+        """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
+        return self._model.new_cache(batch_size, max_length)
+
+    def run(
+        self, step: Step, cache: KVCache, num_nodes: int, *inputs: Tensor, **settings: Hashable
+    ) -> tuple[Tensor, ...]:
+        """``step(cache, *inputs, **settings)``, behind which ``num_nodes`` nodes lie written and
+        not kept. It must depend on nothing else that changes, and has a name of its own.
+        """
+        return step(cache, *inputs, **settings)
+
+
 @dataclass(frozen=True, slots=True)
 class _Shelf:
     """The storage of a cache, and the graphs that were captured on it."""
 
     storage: KVCache
-    graphs: dict[tuple, Step] = field(default_factory=dict)
+    graphs: Captures = field(default_factory=Captures)
 
     def fits(self, batch_size: int, max_length: int) -> bool:
         """Whether a request of this size can use the storage."""
         return self.storage.batch_size == batch_size and self.storage.capacity >= max_length
 
 
-class StepGraphs:
-    """The graphs of a model's step: one per cache storage, number of nodes and number of keys read,
+class StepGraphs(Steps):
+    """The steps of a model as graphs: one per cache storage, step, shapes and number of keys read,
     captured when first needed.
 
     A graph is tied to the storage it writes to. So a cache that nobody holds any more gives its
     storage, with its graphs, to the next request of that size; storage of other sizes is let go.
     """
 
-    def __init__(self, model: Transformer) -> None:
-        self._model = model
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
         self._shelves: list[_Shelf] = []
         self._lent: WeakKeyDictionary[KVCache, _Shelf] = WeakKeyDictionary()
 
     def new_cache(self, batch_size: int, max_length: int) -> KVCache:
-        """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
+        """The same, on storage that an earlier request may have left."""
         used = {id(shelf) for shelf in self._lent.values()}
         idle = [shelf for shelf in self._shelves if id(shelf) not in used]
         shelf = next((shelf for shelf in idle if shelf.fits(batch_size, max_length)), None)
         if shelf is None:
             with torch.inference_mode(False):  # so that it can be written to in either mode
-                shelf = _Shelf(self._model.new_cache(batch_size, max_length))
+                shelf = _Shelf(super().new_cache(batch_size, max_length))
             self._shelves = [s for s in self._shelves if id(s) in used] + [shelf]
         cache = copy.copy(shelf.storage)
         cache.lengths = torch.zeros_like(cache.lengths)
@@ -105,29 +146,17 @@ class StepGraphs:
         self._lent[cache] = shelf
         return cache
 
-    def step(
-        self, cache: KVCache, nodes: Tensor, hidden_layers: Sequence[int], *seen: Tensor
-    ) -> tuple[Tensor, dict[int, Tensor]]:
-        """Logits (B, N, V) and the hidden states asked for of ``nodes`` (B, N) behind a cache that
-        ``new_cache`` gave; ``seen`` is what a tree hands to the model.
-        """
-        num_nodes = nodes.shape[1]
-        graphs = self._lent[cache].graphs
-        key = (num_nodes, cache.num_keys(num_nodes), len(seen), *hidden_layers)
-        inputs = (nodes, cache.lengths, *seen)
-        if key not in graphs:
-            graphs[key] = capture(self._step_on(cache, hidden_layers), inputs)
-        logits, *hidden = graphs[key](*inputs)
-        cache.num_written = num_nodes  # a replay runs no Python
-        return logits, dict(zip(hidden_layers, hidden, strict=True))
+    def run(
+        self, step: Step, cache: KVCache, num_nodes: int, *inputs: Tensor, **settings: Hashable
+    ) -> tuple[Tensor, ...]:
+        """The same on a cache that `new_cache` gave, without Python but for the first time."""
+        behind = copy.copy(cache)  # the cache itself must not be kept alive
 
-    def _step_on(self, cache: KVCache, hidden_layers: Sequence[int]) -> Step:
-        """The step as a function of tensors alone; the numbers of the host are those of now."""
-        model, behind = self._model, copy.copy(cache)  # the cache itself must not be kept alive
-
-        def step(nodes: Tensor, lengths: Tensor, *seen: Tensor) -> tuple[Tensor, ...]:
+        def on_cache(lengths: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
             behind.lengths = lengths
-            states, hidden = model(nodes, behind, hidden_layers, *seen)
-            return model.head(states), *(hidden[layer] for layer in hidden_layers)
+            return step(behind, *inputs, **settings)
 
-        return step
+        name = (step.__name__, cache.num_keys(num_nodes), *sorted(settings.items()))
+        found = self._lent[cache].graphs.run(name, on_cache, cache.lengths, *inputs)
+        cache.num_written = num_nodes  # a replay runs no Python
+        return found

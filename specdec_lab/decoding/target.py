@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from specdec_lab.decoding.cache import KVCache
-from specdec_lab.decoding.graphs import StepGraphs
+from specdec_lab.decoding.graphs import Model, StepGraphs, Steps
 from specdec_lab.decoding.records import Draft, Scores
 from specdec_lab.decoding.text import chat_ids
 from specdec_lab.decoding.transformer import Transformer
@@ -45,7 +45,7 @@ class Target:
         name: str = "random",
         graphs: bool = False,
     ) -> None:
-        self.model = model.pack().eval()
+        self.model = self._made_fast(model).eval()
         self.vocab_size = model.arch.vocab_size
         self.hidden_size = model.arch.hidden_size
         self.num_layers = model.arch.num_layers
@@ -53,7 +53,11 @@ class Target:
         self.eos_ids = tuple(eos_ids)
         self.tokenizer = tokenizer
         self.name = name
-        self._graphs = StepGraphs(self.model) if graphs else None
+        self.graphs = graphs
+        self.steps = self.steps_of(self.model)
+
+    def _made_fast(self, model: Transformer) -> Transformer:
+        return model.pack()
 
     @property
     def device(self) -> torch.device:
@@ -73,11 +77,16 @@ class Target:
             eos_ids=self.eos_ids,
             tokenizer=self.tokenizer,
             name=f"{self.name}, {what}",
+            graphs=self.graphs,
         )
+
+    def steps_of(self, model: Model) -> Steps:
+        """The steps of a model that works for this one, captured if the target's own are."""
+        return StepGraphs(model) if self.graphs else Steps(model)
 
     def start(self, batch_size: int, max_length: int) -> KVCache:
         """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
-        return (self._graphs or self.model).new_cache(batch_size, max_length)
+        return self.steps.new_cache(batch_size, max_length)
 
     @torch.no_grad()
     def prefill(
@@ -120,10 +129,24 @@ class Target:
         real = torch.arange(num_drafted, device=pending.device) < draft.count[:, None]  # (B, N)
         nodes = torch.cat((pending[:, None], draft.tokens.where(real, 0)), dim=1)  # (B, N+1)
         seen = () if draft.parents is None else (ancestors(draft.parents.where(real, -1)),)
-        if self._graphs:
-            return Scores(*self._graphs.step(cache, nodes, hidden_layers, *seen))
-        states, hidden = self.model(nodes, cache, hidden_layers, *seen)
-        return Scores(logits=self.model.head(states), hidden=hidden)
+        return self.read(cache, nodes, *seen, hidden_layers=hidden_layers)
+
+    def read(
+        self, cache: KVCache, nodes: Tensor, *seen: Tensor, hidden_layers: Sequence[int] = ()
+    ) -> Scores:
+        """One forward over ``nodes`` (B, N): a chain, or nodes of trees that see each other as
+        ``seen`` (B, N, M) says (see `tree_layout`). Lengths are left alone.
+        """
+        layers, num_nodes = tuple(hidden_layers), (seen or (nodes,))[0].shape[-1]
+        logits, *hidden = self.steps.run(self._step, cache, num_nodes, nodes, *seen, layers=layers)
+        return Scores(logits=logits, hidden=dict(zip(layers, hidden, strict=True)))
+
+    def _step(
+        self, cache: KVCache, nodes: Tensor, *seen: Tensor, layers: tuple[int, ...]
+    ) -> tuple[Tensor, ...]:
+        """Logits (B, N, V), and the states (B, N, H) of each of ``layers``."""
+        states, hidden = self.model(nodes, cache, layers, *seen)
+        return self.model.head(states), *(hidden[layer] for layer in layers)
 
     def keep(self, cache: KVCache, path: Tensor | None, counts: Tensor) -> None:
         """Commit ``counts`` (B,) of the nodes just scored, the pending one included; ``path`` is

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.low_bit import LOW_BITS, LowBitLinear, low_bit_copy
 from specdec_lab.decoding.randomness import Randomness
@@ -89,8 +90,10 @@ class DraftModel(Proposer):
 
     def start(self, batch_size: int, max_length: int) -> None:
         """An empty cache; what earlier requests left is gone."""
+        self._cache = None  # its storage is free for the next one
         self._cache = self.model.start(batch_size, max_length)
-        self._cache.key_block = KEY_BLOCK
+        if not self.model.graphs:  # every block of keys would need a graph of its own
+            self._cache.key_block = KEY_BLOCK
         self._committed = None
 
     @torch.no_grad()
@@ -141,15 +144,26 @@ class DraftModel(Proposer):
         """One forward over ``tokens`` (B, N), of which ``counts`` (B,) count: the model's logits
         behind the last of them, (B, Vd).
         """
-        model = self.model.model
-        states, _ = model(self._readable(tokens), self._cache)  # (B, N, H)
         if counts is None:
             counts = torch.ones_like(self._cache.lengths)
-        if tokens.shape[1] > 1:
-            last = (counts - 1)[:, None, None].expand(-1, 1, states.shape[2])
-            states = states.gather(1, last)  # (B, 1, H)
+        inputs = self._readable(tokens), (counts - 1)[:, None]
+        logits = self._logits(*inputs).squeeze(1)
         self._cache.keep(None, counts)
-        return model.head(states).squeeze(1)
+        return logits
+
+    def _logits(self, nodes: Tensor, places: Tensor) -> Tensor:
+        """The model's logits (B, M, Vd) behind those of ``nodes`` (B, N), read behind the cache,
+        that stand at ``places`` (B, M).
+        """
+        steps, width = self.model.steps, nodes.shape[1]
+        return steps.run(self._read_step, self._cache, width, nodes, places)[0]
+
+    def _read_step(self, cache: KVCache, nodes: Tensor, places: Tensor) -> tuple[Tensor]:
+        model = self.model.model
+        states, _ = model(nodes, cache)  # (B, N, H)
+        if nodes.shape[1] > 1:
+            states = states.gather(1, places[..., None].expand(-1, -1, states.shape[2]))
+        return (model.head(states),)
 
     def _over_target_ids(self, logits: Tensor) -> Tensor:
         """(B, ..., Vd) to (B, ..., V): ids that only one of the models has are never drafted."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.low_bit import drafting_copy
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
@@ -75,6 +76,7 @@ class FeatureDraft(Proposer):
         if not isinstance(head, head_class):
             raise ValueError(f"This drafts with a head of {head_class.method}, not {head.method}.")
         self.head = drafting_copy(head).eval()
+        self._steps, self._captured = target.steps_of(self.head), target.graphs
         self.vocab = vocab.to(target.device)
         self.vocab_size = target.vocab_size
         self.hidden_layers = head.hidden_layers
@@ -84,8 +86,10 @@ class FeatureDraft(Proposer):
     def start(self, batch_size: int, max_length: int) -> None:
         """Nothing is known yet; what earlier requests left is gone."""
         room = max_length + (self.shape.most_read if self.shape else 0)
-        self._cache = self.head.new_cache(batch_size, room)
-        self._cache.key_block = KEY_BLOCK
+        self._cache = None  # its storage is free for the next one
+        self._cache = self._steps.new_cache(batch_size, room)
+        if not self._captured:  # every block of keys would need a graph of its own
+            self._cache.key_block = KEY_BLOCK
         self._num_true = torch.zeros_like(self._cache.lengths)  # (B,) true pairs that were read
         self._features = None
 
@@ -145,11 +149,25 @@ class FeatureDraft(Proposer):
         places = self._cache.lengths[:, None] + torch.arange(width, device=missing.device)
         behind = torch.minimum(places + 1, context.lengths[:, None] - 1)
         tokens = context.tokens.gather(1, behind)  # (B, width)
-        features, states = self.head(self._features.at(places), tokens, self._cache)
+        found = self._read(self._features.at(places), tokens, (missing - 1)[:, None])
         self._cache.keep(None, missing)
         self._num_true, self._unread = context.lengths - 1, 0
-        last = (missing - 1)[:, None, None].expand(-1, 1, features.shape[2])
-        return features.gather(1, last), self.head.logits(states.gather(1, last)).squeeze(1)
+        return found
+
+    def _read(self, features: Tensor, tokens: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+        """Reads pairs of ``features`` (B, N, H) and ``tokens`` (B, N): the next feature (B, 1, H),
+        and the logits (B, Vd), of the pair at ``last`` (B, 1).
+        """
+        steps, width = self._steps, tokens.shape[1]
+        found, logits = steps.run(self._chain_step, self._cache, width, features, tokens, last)
+        return found, logits.squeeze(1)
+
+    def _chain_step(
+        self, cache: KVCache, features: Tensor, tokens: Tensor, last: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        features, states = self.head(features, tokens, cache)
+        last = last[..., None].expand(-1, -1, features.shape[2])
+        return features.gather(1, last), self.head.logits(states.gather(1, last))
 
     def _forget(self, context: Context) -> None:
         """Back to the true pairs; to one fewer where the row did not grow."""
@@ -170,14 +188,15 @@ class FeatureDraft(Proposer):
         randomness: Randomness,
     ) -> Draft:
         """From the feature (B, 1, H) and the logits (B, Vd) behind the pending token."""
+        only = torch.zeros_like(context.lengths)[:, None]  # (B, 1), of one pair
 
         def next_logits(newest: Tensor, place: int) -> Tensor:
-            nonlocal features
+            nonlocal features, logits
             if place == 0:
                 return logits
-            features, states = self.head(features, newest[:, None], self._cache)
+            features, logits = self._read(features, newest[:, None], only)
             self._cache.keep(None, torch.ones_like(newest))
-            return self.head.logits(states).squeeze(1)
+            return logits
 
         how = {"drafting": self.drafting, "min_confidence": self.min_confidence}
         return draft_chain(next_logits, context, k, sampling, randomness, self.vocab, **how)
@@ -199,9 +218,10 @@ class FeatureDraft(Proposer):
             above = fed.parents[:, -width:] + 1  # (B, width)
             features = made.gather(1, above[..., None].expand(-1, -1, made.shape[2]))
             seen = ancestors(fed.parents)[:, -width:, 1:]  # (B, width, M)
-            features, states = self.head(features, fed.tokens[:, -width:], self._cache, seen)
+            inputs = features, fed.tokens[:, -width:], seen
+            features, logits = self._steps.run(self._tree_step, self._cache, seen.shape[2], *inputs)
             made = torch.cat((made, features), dim=1)
-            return self.head.logits(states)
+            return logits
 
         return draft_tree(
             logits,
@@ -215,6 +235,12 @@ class FeatureDraft(Proposer):
             vocab=self.vocab,
             greedy=self.drafting == "greedy",
         )
+
+    def _tree_step(
+        self, cache: KVCache, features: Tensor, tokens: Tensor, seen: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        features, states = self.head(features, tokens, cache, seen)
+        return features, self.head.logits(states)
 
 
 def may_read(device: torch.device) -> bool:

@@ -10,18 +10,23 @@ guess knows the guesses before it. Kept from the paper: the stages, the token co
 scales w_s, w_e. Ours is small: E is the target's embedding behind one trained projection, H the
 target's head on a draft vocabulary behind another (U), both shared by all stages. The paper learns
 tables of its own: 170 M numbers at this width, ours has 3 M.
+
+A stage reads one token and one state, so it can read all nodes of a tree's level at once: trees
+cost no attention. The paper drafts several chains at random instead, which share their beginning.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdec_lab.decoding.graphs import Captures
 from specdec_lab.decoding.low_bit import drafting_copy
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
@@ -31,6 +36,7 @@ from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.base import Proposer
 from specdec_lab.proposers.chain import checked_drafting, draft_chain
 from specdec_lab.proposers.draft_vocab import DraftVocab
+from specdec_lab.proposers.tree_expansion import TreeShape, draft_tree
 from specdec_lab.proposers.weights import (
     card_of,
     check_fits,
@@ -41,6 +47,7 @@ from specdec_lab.proposers.weights import (
 
 METHOD = "mlp_speculator"
 NUM_STAGES, WIDTH = 4, 768
+CHAIN, TREE = 3, 12  # tokens drafted when nobody says how many
 OUTPUT_SCALE = 0.3  # of the target's own states when training starts: small logits, small steps
 
 
@@ -106,12 +113,16 @@ def _token_weight(num_stages: int) -> float:
 
 
 class MLPSpeculator(Proposer):
-    """Drafts a chain of at most ``max_k`` tokens, one stage each, from the target's newest state.
+    """Drafts a chain of at most ``max_k`` tokens, one stage each, from the target's newest state;
+    or a ``tree`` as deep as there are stages.
 
     ``weights`` is a file written by training, or the stages themselves with their ``vocab``; left
-    out, the weights that came with the project. ``drafting`` is as in `DraftModel`. Nothing is kept
-    between steps but the state (B, H) of the last token that the target has read. Raises OSError
-    when there are no weights and ValueError when they are for another shape or tokenizer.
+    out, the weights that came with the project. ``drafting`` is as in `DraftModel`. Trees that are
+    greedy are those of EAGLE-2: the ``width`` most probable nodes of each of ``depth`` levels are
+    expanded and the best k kept; else a node of level ``i`` draws ``branching[i]`` children.
+    Nothing is kept between steps but the state (B, H) of the last token that the target has read.
+    Raises OSError when there are no weights and ValueError when they are for another shape or
+    tokenizer, and for a tree with more levels than there are stages.
     """
 
     def __init__(
@@ -119,7 +130,11 @@ class MLPSpeculator(Proposer):
         target: Target,
         weights: str | os.PathLike | MLPStages | None = None,
         drafting: str = "probabilistic",
-        num_speculative_tokens: int = 3,
+        tree: bool = False,
+        width: int = 3,
+        depth: int = 4,
+        branching: tuple[int, ...] = (3, 2, 1, 1),
+        num_speculative_tokens: int | None = None,
         vocab: DraftVocab | None = None,
     ) -> None:
         self.drafting = checked_drafting(drafting)
@@ -129,12 +144,16 @@ class MLPSpeculator(Proposer):
             path = Path(weights) if weights else shipped(METHOD)
             stages, vocab = load_stages(target, path)
             self.card = card_of(path)
+        self.shape = _shape(stages, width, depth, branching) if tree else None
         self.stages = drafting_copy(stages).eval()
+        self._captures = Captures() if target.graphs else None
         self.vocab = vocab.to(target.device)
-        self.max_k = stages.num_stages
-        self.default_k = min(
-            whole_number("num_speculative_tokens", num_speculative_tokens, least=0), self.max_k
-        )
+        self.vocab_size = target.vocab_size
+        self.max_k = None if tree else stages.num_stages
+        if num_speculative_tokens is None:
+            num_speculative_tokens = TREE if tree else CHAIN
+        k = whole_number("num_speculative_tokens", num_speculative_tokens, least=0)
+        self.default_k = min(k, self.max_k or k)
         self.hidden_layers = (target.num_layers,)
         self._state = None
 
@@ -154,18 +173,80 @@ class MLPSpeculator(Proposer):
     def propose(
         self, context: Context, k: int, sampling: Sampling, randomness: Randomness
     ) -> Draft:
-        """``k`` tokens a row, (B, k); with their laws (B, k, Vd), unless they are greedy."""
+        """A chain of ``k`` tokens, or a tree of at most ``k`` nodes, a row; with their laws over
+        the draft vocabulary, unless they are greedy.
+        """
         if self._state is None:
             raise ValueError("An MLP speculator needs the target's state: call start and observe.")
+        if k == 0:
+            return Draft.empty(len(context.lengths), context.lengths.device)
+        if self.shape:
+            return self._draft_tree(context, k, sampling, randomness)
+        return self._draft_chain(context, min(k, self.max_k), sampling, randomness)
+
+    def _draft_chain(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
         carried = self.stages.first(self._state)
 
         def next_logits(newest: Tensor, place: int) -> Tensor:
             nonlocal carried
-            carried = self.stages.stage(place, carried, newest)
-            return self.stages.logits(carried)
+            carried, logits = self._read(place, carried, newest)
+            return logits
 
-        k = min(k, self.max_k)
         return draft_chain(next_logits, context, k, sampling, randomness, self.vocab, self.drafting)
+
+    def _draft_tree(
+        self, context: Context, k: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        """Level ``i`` is read by stage ``i``, each node with what was carried on at its parent."""
+        first = self.stages.first(self._state)[:, None]  # (B, 1, H)
+        carried, logits = self._read(0, first, context.pending[:, None])
+        level = 0  # carried: (B, 1 + nodes read, width), the root's first
+
+        def extend(fed: Draft, width: int) -> Tensor:
+            nonlocal carried, level
+            level += 1
+            above = fed.parents[:, -width:] + 1  # (B, width)
+            parents = carried.gather(1, above[..., None].expand(-1, -1, carried.shape[2]))
+            newest, logits = self._read(level, parents, fed.tokens[:, -width:])
+            carried = torch.cat((carried, newest), dim=1)
+            return logits
+
+        return draft_tree(
+            logits.squeeze(1),
+            extend,
+            context,
+            k,
+            sampling,
+            randomness,
+            self.shape,
+            vocab_size=self.vocab_size,
+            vocab=self.vocab,
+            greedy=self.drafting == "greedy",
+        )
+
+    def _read(self, number: int, carried: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """What stage ``number`` carries on (..., width) and the logits (..., Vd) made of it."""
+        step = partial(self._step, number)
+        if self._captures is None:
+            return step(carried, tokens)
+        return self._captures.run(number, step, carried, tokens)
+
+    def _step(self, number: int, carried: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        carried = self.stages.stage(number, carried, tokens)
+        return carried, self.stages.logits(carried)
+
+
+def _shape(stages: MLPStages, width: int, depth: int, branching: tuple[int, ...]) -> TreeShape:
+    """The shape asked for; ValueError if a path of it is longer than there are stages."""
+    shape = TreeShape.checked(width, depth, branching)
+    if shape.deepest > stages.num_stages:
+        raise ValueError(
+            f"These weights have {stages.num_stages} stages, and each drafts one level of a tree: "
+            f"{shape.deepest} are too many for depth and branching."
+        )
+    return shape
 
 
 def load_stages(target: Target, path: Path) -> tuple[MLPStages, DraftVocab]:

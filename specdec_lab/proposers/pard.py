@@ -134,17 +134,16 @@ class PARD(DraftModel):
         Rows lack different numbers of tokens, so a row may have more masks than it needs; they come
         last and change nothing.
         """
-        model = self.model.model
         tokens, missing = self._missing(context)  # (B, width), (B,)
         place = torch.arange(tokens.shape[1] + k - 1, device=tokens.device)
         is_token = place < missing[:, None]
-        nodes = F.pad(self._readable(tokens), (0, k - 1)).where(is_token, model.embed.mask_id)
-        states, _ = model(nodes, self._cache)  # (B, width + k - 1, H)
+        mask = self.model.model.embed.mask_id
+        nodes = F.pad(self._readable(tokens), (0, k - 1)).where(is_token, mask)
         behind = (missing - 1)[:, None] + place[:k]  # (B, k)
-        states = states.gather(1, behind[..., None].expand(-1, -1, states.shape[2]))
+        logits = self._logits(nodes, behind)
         self._cache.keep(None, missing)
         self.catch_up = 0
-        return model.head(states)
+        return logits
 
 
 def new_masked_model(

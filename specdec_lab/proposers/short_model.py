@@ -46,10 +46,13 @@ class ShortModel(Target):
             eos_ids=target.eos_ids,
             tokenizer=target.tokenizer,
             name=f"{target.name}, {model.arch.num_layers} layers",
+            graphs=target.graphs,
         )
-        self.model = drafting_copy(model).eval()
         self.vocab = vocab.to(target.device)
         self.card = card or {}
+
+    def _made_fast(self, model: Transformer) -> Transformer:
+        return drafting_copy(model)
 
 
 def new_short_model(target: Target, vocab: DraftVocab, num_layers: int = NUM_LAYERS) -> Transformer:

@@ -225,8 +225,7 @@ def reader(model: Target, cache: KVCache) -> Extend:
 
     def extend(fed: Draft, width: int) -> Tensor:
         seen = ancestors(fed.parents)[:, -width:, 1:]  # (B, width, M)
-        states, _ = model.model(fed.tokens[:, -width:], cache, (), seen)
-        return model.model.head(states)
+        return model.read(cache, fed.tokens[:, -width:], seen).logits
 
     return extend
 

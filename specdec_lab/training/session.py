@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> Path | None:
         vocab = vocab_of(target, args.start)
     else:
         vocab = draft_vocab(target, counted, args.vocab_size)
-    return train(target, texts, load_corpus("heldout", target, folder), vocab, plan_of(args))
+    unseen = load_corpus("heldout", target, args.unseen or folder)
+    return train(target, texts, unseen, vocab, plan_of(args))
 
 
 def plan_of(args: argparse.Namespace) -> Plan:

@@ -1,15 +1,10 @@
-"""CUDA graphs of the target's step. Without a GPU a stand-in records the kernels of a capture and
-runs them again, on the same tensors and without their Python, as a graph does.
+"""CUDA graphs of the target's step; those of the drafters are tested with each of them.
 
 pytest tests/decoding/test_graphs.py
 """
 
-from contextlib import contextmanager, nullcontext
-
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from specdec_lab.decoding import graphs
 from specdec_lab.decoding.decode import Loop, generate, stream
@@ -22,60 +17,6 @@ from toys import random_target
 
 PROMPTS = [[3, 1, 4, 1, 5, 3, 1], [2, 7, 2], [9, 9, 9, 9]]
 GREEDY, WARM = Sampling(), Sampling(temperature=0.9)
-
-
-class RecordedGraph(TorchDispatchMode):
-    """A `torch.cuda.CUDAGraph` of the CPU: its kernels are the operations of the capture."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = []
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        result = operation(*args, **(kwargs or {}))
-        self.calls.append((operation, args, kwargs or {}, result))
-        return result
-
-    def replay(self) -> None:
-        """Run every operation again; what it made lies where it lay."""
-        for operation, args, kwargs, result in self.calls:
-            again = operation(*args, **kwargs)
-            for old, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
-                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
-                    old.copy_(new)
-
-
-class FakeStream:
-    """A stream on which nothing has to be waited for."""
-
-    def __init__(self, device=None) -> None: ...
-
-    def wait_stream(self, other) -> None: ...
-
-
-@contextmanager
-def recording(graph, stream):
-    """What `torch.cuda.graph` does to the code inside."""
-    with graph:
-        yield
-
-
-@pytest.fixture
-def captures(monkeypatch):
-    """Captures work on the CPU; the list says of which shapes they were."""
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", RecordedGraph)
-    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
-    monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    monkeypatch.setattr(torch.cuda, "graph", recording)
-    shapes = []
-
-    def always(fn, buffers):
-        shapes.append([tuple(buffer.shape) for buffer in buffers])
-        return graphs._Replay(fn, buffers)
-
-    monkeypatch.setattr(graphs, "capture", always)
-    return shapes
 
 
 def prefilled(maker, target, key_block=None):
@@ -119,30 +60,30 @@ def test_a_capture_is_replayed_on_new_inputs_and_hands_out_copies(captures):
 @torch.no_grad()
 def test_a_replayed_step_is_the_step_at_every_length(captures):
     target = random_target()
-    steps = StepGraphs(target.model)
-    cache, plain = prefilled(steps, target), prefilled(target.model, target)
+    graphed = random_target(graphs=True)
+    cache, plain = prefilled(graphed.steps, graphed), prefilled(target.model, target)
     for _ in range(4):
         nodes = torch.randint(32, (2, 3))
-        logits, hidden = steps.step(cache, nodes, (1, 2))
+        scores = graphed.read(cache, nodes, hidden_layers=(1, 2))
         states, expected = target.model(nodes, plain, (1, 2))
-        torch.testing.assert_close(logits, target.model.head(states), rtol=0, atol=1e-12)
+        torch.testing.assert_close(scores.logits, target.model.head(states), rtol=0, atol=1e-12)
         for layer in (1, 2):
-            torch.testing.assert_close(hidden[layer], expected[layer], rtol=0, atol=1e-12)
+            torch.testing.assert_close(scores.hidden[layer], expected[layer], rtol=0, atol=1e-12)
         for one in (cache, plain):
             one.keep(None, torch.tensor([3, 1]))
         assert (cache.max_used, cache.num_written) == (plain.max_used, 0)
-    assert captures == [[(2, 3), (2,)]]
+    assert captures == [[(2,), (2, 3)]]
 
 
 @torch.no_grad()
 def test_every_number_of_nodes_and_of_key_blocks_has_a_graph_of_its_own(captures):
     target = random_target()
-    steps = StepGraphs(target.model)
-    cache = prefilled(steps, target, key_block=16)
+    graphed = random_target(graphs=True)
+    cache = prefilled(graphed.steps, graphed, key_block=16)
     plain = prefilled(target.model, target, key_block=16)
     for num_nodes in (1, 4, 1, 4, 4, 4):  # the last ones lie in the second block of keys
         nodes = torch.randint(32, (2, num_nodes))
-        logits, _ = steps.step(cache, nodes, ())
+        logits = graphed.read(cache, nodes).logits
         states, _ = target.model(nodes, plain)
         torch.testing.assert_close(logits, target.model.head(states), rtol=0, atol=1e-12)
         for one in (cache, plain):

@@ -7,10 +7,12 @@ pytest tests/proposers/test_draft_model.py
 import pytest
 import torch
 
+from hand_loop import accept, new_loop, one_step
+from recorded_graphs import check_drafts_from_graphs
 from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.decode import Loop, generate
 from specdec_lab.decoding.randomness import CounterRandomness, Lane
-from specdec_lab.decoding.records import Context, Draft, Verdict
+from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import Request
 from specdec_lab.decoding.sampling import Sampling, history_of
 from specdec_lab.decoding.target import classify_mismatch, probe_rows
@@ -53,33 +55,9 @@ def drafter(target):
     return DraftModel(target, random_target(1, max_context=512))
 
 
-def new_loop(target, drafter, k, rule="auto", prompts=PROMPTS, budget=60, sampling=GREEDY) -> Loop:
-    asked = Request.checked(target, prompts, drafter, k, sampling, rule, budget, None)
-    return Loop(target, asked, CounterRandomness([0] * len(prompts), target.device))
-
-
-def one_step(loop: Loop) -> Draft:
-    """One round of the loop; returns what was drafted."""
-    admitted = loop.propose()
-    loop.advance(admitted, loop.score(admitted.draft))
-    loop.cache.settle(int(loop.context.lengths.max()))
-    return admitted.draft
-
-
 def missing(loop: Loop) -> list[int]:
     """How many committed tokens each row of the draft's cache lacks."""
     return (loop.context.lengths - loop.request.proposer.num_read).tolist()
-
-
-def accept(*counts: int):
-    """A rule that accepts so many tokens of every row, and then says the token 6."""
-
-    def rule(context, draft, scores, sampling, randomness):
-        accepted = torch.tensor(counts)
-        path = torch.arange(draft.tokens.shape[1]).expand_as(draft.tokens)
-        return Verdict(path, accepted, torch.full_like(accepted, 6))
-
-    return rule
 
 
 # --- two caches in step ---------------------------------------------------------------------------
@@ -177,6 +155,15 @@ def test_a_whole_step_reads_nothing_on_the_host(drafting):
         assert report.is_meta
         assert admitted.draft.tokens.shape == (2, 3)
         assert (admitted.draft.probs is None) == (drafting == "greedy")
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM])
+def test_replayed_steps_draft_the_same(captures, sampling):
+    def make(target):
+        draft = random_target(1, max_context=512, graphs=target.graphs)
+        return DraftModel(target, draft)
+
+    check_drafts_from_graphs(captures, make, sampling)
 
 
 # --- the law that is told is the law that was drawn from ------------------------------------------
@@ -427,10 +414,11 @@ def test_a_twin_says_what_it_takes_to_have_it(target):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("sampling", [GREEDY, WARM])
-def test_a_draft_model_on_cuda(sampling):
-    target = random_target(dtype=torch.float32, device="cuda")
-    for model in ("int4", random_target(1, dtype=torch.bfloat16, device="cuda")):
+def test_a_draft_model_on_cuda(sampling, captured):
+    target = random_target(dtype=torch.float32, device="cuda", graphs=captured)
+    for model in ("int4", random_target(1, dtype=torch.bfloat16, device="cuda", graphs=captured)):
         got = generate(
             target, PROMPTS, DraftModel(target, model), sampling=sampling, seed=0, max_new_tokens=20
         )

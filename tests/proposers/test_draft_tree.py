@@ -6,6 +6,7 @@ pytest tests/proposers/test_draft_tree.py
 import pytest
 import torch
 
+from recorded_graphs import check_drafts_from_graphs
 from specdec_lab.decoding.decode import Loop, generate
 from specdec_lab.decoding.randomness import CounterRandomness
 from specdec_lab.decoding.request import Request
@@ -109,6 +110,15 @@ def test_a_whole_step_on_meta_reads_nothing(drafting):
     for _ in range(2):
         step = loop.propose()
         assert loop.advance(step, loop.score(step.draft)).shape == (2, 4 * 4 + 7)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), WARM], ids=["greedy", "warm"])
+def test_replayed_steps_draft_the_same(captures, sampling):
+    def make(target):
+        draft = random_target(1, max_context=256, graphs=target.graphs)
+        return DraftTree(target, draft, width=2, depth=2, branching=(2, 1))
+
+    check_drafts_from_graphs(captures, make, sampling, k=4)
 
 
 def test_it_is_on_the_menu_and_says_what_is_wrong():

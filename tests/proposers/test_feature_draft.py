@@ -6,13 +6,13 @@ pytest tests/proposers/test_feature_draft.py
 import pytest
 import torch
 
-from hand_loop import new_loop, one_step
+from hand_loop import accept, check_node, new_loop, one_step, path_of, rows_of
+from recorded_graphs import check_drafts_from_graphs
 from specdec_lab.decoding.admit import admit
 from specdec_lab.decoding.decode import generate
-from specdec_lab.decoding.records import Context, Draft, Verdict
+from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.sampling import Sampling, history_of
 from specdec_lab.decoding.transformer import chain_layout
-from specdec_lab.decoding.tree import ancestors, chain_parents, depths, path_to
 from specdec_lab.proposers.draft_vocab import DraftVocab
 from specdec_lab.proposers.eagle import Eagle1Head, Eagle3Head
 from specdec_lab.proposers.feature_draft import FeatureDraft
@@ -53,26 +53,6 @@ def drafter_for(head_class, target, **options) -> FeatureDraft:
 @pytest.fixture
 def target():
     return random_target(max_context=256)
-
-
-def accept(*counts: int):
-    """A rule that accepts so many tokens of every row, on the way to its last one, and then says
-    the token 6.
-    """
-
-    def rule(context, draft, scores, sampling, randomness):
-        parents = chain_parents(*draft.tokens.shape) if draft.parents is None else draft.parents
-        seen = ancestors(parents)
-        depth = depths(seen).gather(1, draft.count[:, None])[:, 0]
-        accepted = torch.minimum(torch.tensor(counts), depth)
-        return Verdict(path_to(seen, draft.count), accepted, torch.full_like(accepted, 6))
-
-    return rule
-
-
-def rows_of(context: Context) -> list[list[int]]:
-    pairs = zip(context.tokens.tolist(), context.lengths.tolist(), strict=True)
-    return [tokens[:length] for tokens, length in pairs]
 
 
 @torch.no_grad()
@@ -137,25 +117,10 @@ def test_a_tree_is_what_a_reader_of_its_paths_drafts(target, drafting):
         for b, row in enumerate(rows):
             tokens, parents = draft.tokens[b].tolist(), draft.parents[b].tolist()
             for node in range(int(draft.count[b])):
-                path, above = [tokens[node]], parents[node]
-                while above >= 0:
-                    path, above = [tokens[above], *path], parents[above]
+                path = path_of(tokens, parents, node)
                 logits = logits_by_hand(drafter, target, row, path)[-1]
                 law = (logits / WARM.temperature).softmax(-1)
-                check_node(draft, b, node, law, drafter)
-
-
-def check_node(draft, b, node, law, drafter) -> None:
-    """Drawn nodes tell the law without the siblings before; others are among the best three."""
-    siblings = (draft.parents[b, :node] == draft.parents[b, node]).nonzero()[:, 0]
-    if draft.probs is None:
-        best = drafter.vocab.to_target(law.topk(3).indices).tolist()
-        assert int(draft.tokens[b, node]) in best
-        assert len({int(draft.tokens[b, i]) for i in [*siblings, node]}) == len(siblings) + 1
-    else:
-        law = law.index_fill(0, drafter.vocab.to_draft(draft.tokens[b, siblings]), 0)
-        told = draft.probs[b, node]
-        torch.testing.assert_close(told, law / law.sum(), atol=1e-9, rtol=0)
+                check_node(draft, b, node, law, drafter.vocab)
 
 
 def test_features_of_a_draft_are_never_taken_for_true_ones(target):
@@ -244,6 +209,15 @@ def test_where_nothing_may_be_read_the_drafts_are_the_same(target, monkeypatch, 
         torch.testing.assert_close(got.probs, draft.probs, atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("shape", [None, TREE], ids=["chain", "tree"])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
+def test_replayed_steps_draft_the_same(captures, sampling, shape):
+    def make(target):
+        return drafter_for(Eagle3Head, target, shape=shape)
+
+    check_drafts_from_graphs(captures, make, sampling)
+
+
 # --- The text -------------------------------------------------------------------------------------
 
 
@@ -316,10 +290,11 @@ def test_a_wrong_option_gets_a_sentence(target, options, sentence):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("shape", [None, TREE], ids=["chain", "tree"])
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
-def test_a_head_on_features_on_cuda(sampling, shape):
-    target = random_target(dtype=torch.float32, device="cuda")
+def test_a_head_on_features_on_cuda(sampling, captured, shape):
+    target = random_target(dtype=torch.float32, device="cuda", graphs=captured)
     drafter = drafter_for(Eagle3Head, target, shape=shape)
     got = generate(target, PROMPTS, drafter, sampling=sampling, max_new_tokens=20)
     assert [len(tokens) for tokens in got.tokens] == [20, 20, 20]

@@ -6,9 +6,10 @@ pytest tests/proposers/test_mlp_speculator.py
 import pytest
 import torch
 
-from hand_loop import new_loop, one_step
+from hand_loop import accept, check_node, new_loop, one_step, path_of, rows_of
+from recorded_graphs import check_drafts_from_graphs
 from specdec_lab.decoding.decode import generate
-from specdec_lab.decoding.records import Context, Draft, Verdict
+from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.sampling import Sampling, history_of
 from specdec_lab.proposers import load_proposer
 from specdec_lab.proposers.draft_vocab import DraftVocab
@@ -33,6 +34,8 @@ PENALISED = Sampling(
 )
 PROMPTS = [[3, 1, 4, 1, 5], [2, 7], [9]]
 KEPT = list(range(0, 32, 2))
+TREE = {"tree": True, "width": 3, "depth": 3, "branching": (3, 2, 1)}
+FORMS = pytest.mark.parametrize("tree", [False, True], ids=["chain", "tree"])
 
 
 def stages_for(target, kept=KEPT, num_stages=3, seed=0) -> tuple[MLPStages, DraftVocab]:
@@ -43,25 +46,15 @@ def stages_for(target, kept=KEPT, num_stages=3, seed=0) -> tuple[MLPStages, Draf
     return stages, vocab
 
 
-def speculator(target, drafting="probabilistic", **how) -> MLPSpeculator:
+def speculator(target, drafting="probabilistic", tree=None, **how) -> MLPSpeculator:
     stages, vocab = stages_for(target, **how)
-    return MLPSpeculator(target, stages, drafting, vocab=vocab)
+    options = TREE if tree else {}
+    return MLPSpeculator(target, stages, drafting, vocab=vocab, **options)
 
 
 @pytest.fixture
 def target():
     return random_target(max_context=256)
-
-
-def accept(*counts: int):
-    """A rule that accepts so many tokens of every row, and then says the token 6."""
-
-    def rule(context, draft, scores, sampling, randomness):
-        accepted = torch.tensor(counts)
-        path = torch.arange(draft.tokens.shape[1]).expand_as(draft.tokens)
-        return Verdict(path, accepted, torch.full_like(accepted, 6))
-
-    return rule
 
 
 def final_state(target, ids) -> torch.Tensor:
@@ -126,6 +119,37 @@ def test_the_told_law_is_that_of_the_stages_along_the_drafted_path(target, sampl
             newest = draft.tokens[:, place]
 
 
+@torch.no_grad()
+def law_by_hand(stages, state, path) -> torch.Tensor:
+    """The warm law (Vd,) behind the pending token and the drafted ones of ``path``."""
+    carried = stages.first(state)
+    for number, token in enumerate(path):
+        carried = stages.stage(number, carried, torch.tensor(token))
+    return (stages.logits(carried) / WARM.temperature).softmax(-1)
+
+
+@pytest.mark.parametrize("drafting", ["greedy", "probabilistic"])
+def test_a_node_of_a_tree_is_drafted_by_the_stages_along_its_path(target, drafting):
+    drafter = speculator(target, drafting, tree=True)
+    loop = new_loop(target, drafter, 9, accept(2, 1, 0), WARM)
+    for _ in range(3):
+        rows, states, draft = rows_of(loop.context), drafter._state, one_step(loop)
+        for b, row in enumerate(rows):
+            tokens, parents = draft.tokens[b].tolist(), draft.parents[b].tolist()
+            for node in range(int(draft.count[b])):
+                above = path_of(tokens, parents, node)[:-1]
+                law = law_by_hand(drafter.stages, states[b], [row[-1], *above])
+                check_node(draft, b, node, law, drafter.vocab)
+
+
+def test_a_tree_is_as_deep_as_there_are_stages(target):
+    assert speculator(target, tree=True).max_k is None
+    stages, vocab = stages_for(target)
+    for options in ({"depth": 4, "branching": (2, 1)}, {"depth": 2, "branching": (1, 1, 1, 1)}):
+        with pytest.raises(ValueError, match=r"have 3 stages.* 4 are too many"):
+            MLPSpeculator(target, stages, vocab=vocab, tree=True, **options)
+
+
 def test_it_drafts_no_more_than_it_has_stages(target):
     drafter = speculator(target)
     assert (drafter.max_k, drafter.default_k) == (3, 3)
@@ -134,19 +158,21 @@ def test_it_drafts_no_more_than_it_has_stages(target):
     assert one_step(new_loop(target, drafter, 2)).tokens.shape == (3, 2)
 
 
-def test_the_text_is_the_targets(target):
-    drafter = speculator(target)
+@FORMS
+def test_the_text_is_the_targets(target, tree):
+    drafter = speculator(target, tree=tree)
     plain = generate(target, PROMPTS, max_new_tokens=25)
     assert generate(target, PROMPTS, drafter, max_new_tokens=25).tokens == plain.tokens
-    one_hot = speculator(target, "greedy")
+    one_hot = speculator(target, "greedy", tree)
     how = {"sampling": PENALISED, "seed": 3, "max_new_tokens": 25}
     got = generate(target, PROMPTS, one_hot, **how)
     assert got.tokens == generate(target, PROMPTS, **how).tokens
 
 
+@FORMS
 @pytest.mark.parametrize("sampling", [WARM, PENALISED])
-def test_rows_of_a_batch_draft_as_each_does_alone(target, sampling):
-    drafter = speculator(target)
+def test_rows_of_a_batch_draft_as_each_does_alone(target, sampling, tree):
+    drafter = speculator(target, tree=tree)
     how = {"sampling": sampling, "seed": 4, "max_new_tokens": 20}
     together = generate(target, PROMPTS, drafter, **how)
     alone = [generate(target, [prompt], drafter, **how).tokens[0] for prompt in PROMPTS]
@@ -154,16 +180,23 @@ def test_rows_of_a_batch_draft_as_each_does_alone(target, sampling):
     assert generate(target, PROMPTS, drafter, **how).tokens == together.tokens  # nothing is left
 
 
+@FORMS
 @pytest.mark.parametrize("drafting", ["greedy", "probabilistic"])
-def test_a_whole_step_reads_nothing_on_the_host(drafting):
+def test_a_whole_step_reads_nothing_on_the_host(drafting, tree):
     target = random_target(dtype=torch.float32, device="meta")
-    drafter = speculator(target, drafting)
+    drafter = speculator(target, drafting, tree)
     sampling = Sampling(temperature=0.8, frequency_penalty=0.1, bias={2: 1.0})
     loop = new_loop(target, drafter, 3, sampling=sampling)
     for _ in range(2):
         admitted = loop.propose()
         assert loop.advance(admitted, loop.score(admitted.draft)).is_meta
         assert admitted.draft.tokens.shape == (3, 3)
+
+
+@FORMS
+@pytest.mark.parametrize("sampling", [GREEDY, WARM])
+def test_replayed_steps_draft_the_same(captures, sampling, tree):
+    check_drafts_from_graphs(captures, lambda target: speculator(target, tree=tree), sampling)
 
 
 def test_a_draft_without_a_start_says_what_is_missing(target):
@@ -187,6 +220,21 @@ def test_the_law_of_the_text_is_the_targets(rule, drafting, vocab_size, kept, k)
         return logits_behind(target, context)[0].softmax(-1).tolist()
 
     assert total_variation(got, sequence_law(law, (0, 1), max_new)) < 1e-12
+
+
+@pytest.mark.parametrize(("rule", "drafting"), [("match", "greedy"), ("reject", "probabilistic")])
+def test_the_law_of_a_text_from_trees_is_the_targets(rule, drafting):
+    """Enumerated over two steps; token 1 can never be drafted."""
+    target = random_target(4, 3)
+    stages, vocab = stages_for(target, [0, 2], num_stages=2)
+    shape = {"tree": True, "width": 2, "depth": 2, "branching": (2,)}
+    drafter = MLPSpeculator(target, stages, drafting, vocab=vocab, **shape)
+    got = whole_law(target, drafter, 2, rule, 3)
+
+    def law(context):
+        return logits_behind(target, context)[0].softmax(-1).tolist()
+
+    assert total_variation(got, sequence_law(law, (0, 1), 3)) < 1e-12
 
 
 # --- weights --------------------------------------------------------------------------------------
@@ -282,9 +330,12 @@ def test_20_a_target_of_another_precision(tmp_path, dtype):
         assert [len(tokens) for tokens in got.tokens] == [8, 8, 8]
 
 
+@FORMS
 @pytest.mark.gpu
+@pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("sampling", [GREEDY, WARM])
-def test_an_mlp_speculator_on_cuda(sampling):
-    target = random_target(dtype=torch.float32, device="cuda")
-    got = generate(target, PROMPTS, speculator(target), sampling=sampling, max_new_tokens=20)
+def test_an_mlp_speculator_on_cuda(sampling, captured, tree):
+    target = random_target(dtype=torch.float32, device="cuda", graphs=captured)
+    drafter = speculator(target, tree=tree)
+    got = generate(target, PROMPTS, drafter, sampling=sampling, max_new_tokens=20)
     assert [len(tokens) for tokens in got.tokens] == [20, 20, 20]

@@ -6,9 +6,10 @@ pytest tests/proposers/test_pard.py
 import pytest
 import torch
 
-from hand_loop import new_loop, one_step
+from hand_loop import accept, new_loop, one_step
+from recorded_graphs import check_drafts_from_graphs
 from specdec_lab.decoding.decode import generate
-from specdec_lab.decoding.records import Context, Draft, Verdict
+from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.sampling import History, Sampling, history_of
 from specdec_lab.proposers import load_proposer
 from specdec_lab.proposers.draft_model import DraftModel
@@ -40,17 +41,6 @@ def masked(target, kept=KEPT, num_layers=2) -> ShortModel:
     torch.nn.init.normal_(model.embed.mask, generator=generator)
     torch.nn.init.normal_(model.head.bias, generator=generator)
     return ShortModel(model, vocab, target)
-
-
-def accept(*counts: int):
-    """A rule that accepts so many tokens of every row, and then says the token 6."""
-
-    def rule(context, draft, scores, sampling, randomness):
-        accepted = torch.tensor(counts)
-        path = torch.arange(draft.tokens.shape[1]).expand_as(draft.tokens)
-        return Verdict(path, accepted, torch.full_like(accepted, 6))
-
-    return rule
 
 
 @torch.no_grad()
@@ -215,6 +205,11 @@ def test_a_whole_step_reads_nothing_on_the_host(drafting):
         assert admitted.draft.tokens.shape == (3, 3)
 
 
+@pytest.mark.parametrize("sampling", [GREEDY, WARM])
+def test_replayed_steps_draft_the_same(captures, sampling):
+    check_drafts_from_graphs(captures, lambda target: PARD(target, masked(target)), sampling)
+
+
 def test_a_device_reads_enough_without_asking_how_much(target, monkeypatch):
     """The width that is known without reading holds whatever a row may lack."""
     model = masked(target)
@@ -296,9 +291,10 @@ def test_weights_of_another_method_or_shape_are_refused(tmp_path):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("sampling", [GREEDY, WARM])
-def test_pard_on_cuda(sampling):
-    target = random_target(dtype=torch.float32, device="cuda")
+def test_pard_on_cuda(sampling, captured):
+    target = random_target(dtype=torch.float32, device="cuda", graphs=captured)
     vocab = DraftVocab(KEPT, 32)
     model = ShortModel(new_masked_model(target, vocab, 1), vocab, target)
     got = generate(target, PROMPTS, PARD(target, model), k=5, sampling=sampling, max_new_tokens=20)
