@@ -82,6 +82,14 @@ def test_41_another_process_draws_the_same_bytes():
     assert run.stdout.startswith(b"\x89PNG")
 
 
+def kinds_to_draw(slug):
+    """Every SVG, and one PNG of each notebook: both are written from the same figure, and pixels
+    take most of the time.
+    """
+    first = min(other for other in recordings.slugs() if other[:2] == slug[:2])
+    return ("png", "svg") if slug == first else ("svg",)
+
+
 @pytest.mark.parametrize("slug", sorted(set(FIGURES) & set(recordings.slugs())))
 def test_41_stored_figures_are_drawn_from_their_recordings(slug):
     draw, data = FIGURES[slug], recordings.load(slug)
@@ -89,7 +97,7 @@ def test_41_stored_figures_are_drawn_from_their_recordings(slug):
     if recordings.origin(slug)["versions"]["matplotlib"] != matplotlib.__version__:
         assert style.render(figure, "svg") == style.render(draw(data), "svg")
         return  # other versions draw other bytes
-    for kind in ("png", "svg"):
+    for kind in kinds_to_draw(slug):
         stored = (ROOT / "figures" / f"{slug}.{kind}").read_bytes()
         assert style.render(figure, kind) == stored, f"run make figures: {slug}.{kind} is old"
 
