@@ -211,6 +211,8 @@ def test_twins_are_told_apart_and_share_their_marker():
     one, other = look("a", INT8), look("b", INT8 | {"model": "int4"})
     assert one.color != other.color
     assert one.marker == other.marker == METHODS["draft_model"].marker
+    chain, tree = look("a", "mlp_speculator"), look("b", {"method": "mlp_speculator", "tree": True})
+    assert (chain.label, tree.label) == ("MLP speculator", "MLP speculator, tree")
     assert look("ngram", "ngram") is METHODS["ngram"]
     assert look("mine", "my_package.Mine").label == "mine"
 
