@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import check_kv_bytes, check_ridge_rows, check_step_time
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.study.figures.part_01 import describe_row_cost, describe_step, step_data
-from specdec_lab.study.figures.style import render
 
 ARCH = SimpleNamespace(
     **{"vocab_size": 49_152, "hidden_size": 576, "num_layers": 30, "num_heads": 9},
@@ -45,9 +45,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    assert any(axes.get_title(loc="left") for axes in figure.axes)
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_the_bars_add_up():

@@ -2,9 +2,9 @@
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import check_cache_length, check_keep, check_walk
 from specdec_lab.study.figures import FIGURES
-from specdec_lab.study.figures.style import render
 
 STEP = {"drafted": ["a", "b"], "tokens": ["a", "c"], "kinds": ["accepted", "recovered"]}
 DECISION = {
@@ -35,9 +35,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    assert any(axes.get_title(loc="left") for axes in figure.axes)
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_one_step_shows_the_first_refusal_and_no_later_judgement():

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study import exercises
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.study.figures.part_04 import describe_explore, explore
-from specdec_lab.study.figures.style import render
 from specdec_lab.study.widgets import Panel
 
 COST = {"1": 1.0, "2": 1.1, "5": 1.3, "9": 1.6, "17": 2.4, "33": 4.0}
@@ -42,9 +42,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    assert any(axes.get_title(loc="left") for axes in figure.axes)
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_two_costs_names_the_four_values():

@@ -5,10 +5,10 @@ from math import floor
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import check_draft_budget, check_vote
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.study.figures.part_06 import describe_against_ngram
-from specdec_lab.study.figures.style import render
 
 NODES = [
     {"word": "sat", "parent": -1, "chance": 0.75, "count": 3, "drafted": True},
@@ -43,9 +43,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    assert any(axes.get_title(loc="left") for axes in figure.axes)
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_the_tree_names_every_node_with_its_count_and_chance():

@@ -2,9 +2,9 @@
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import check_break_even_tau, check_tokens_to_read
 from specdec_lab.study.figures import FIGURES
-from specdec_lab.study.figures.style import render
 
 ENTRY = {"step": 0, "loss": 4.0, "alpha": [0.1], "judged": [90], "tau": 1.1}
 COPY = {"label": "4 / 8", "agreement": 0.9, "overlap": 0.85, "megabytes": 84.0}
@@ -45,10 +45,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert any(titles) or figure.get_suptitle()
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_the_bars_say_their_numbers():

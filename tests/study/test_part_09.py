@@ -2,13 +2,13 @@
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import (
     check_enough_tau,
     check_rows_of_a_step,
     check_second_token,
 )
 from specdec_lab.study.figures import FIGURES
-from specdec_lab.study.figures.style import render
 from specdec_lab.training.pard_method import drop_tokens
 
 PANEL = {
@@ -55,10 +55,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert any(titles) or figure.get_suptitle()
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_titles_say_what_was_measured():

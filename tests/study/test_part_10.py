@@ -2,9 +2,9 @@
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import check_blind_head, check_state_share
 from specdec_lab.study.figures import FIGURES
-from specdec_lab.study.figures.style import render
 
 ENTRY = {"step": 0, "loss": 4.0, "alpha": [0.1, 0.2], "judged": [90, 30], "tau": 1.1}
 RUN = {
@@ -64,10 +64,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert any(titles) or figure.get_suptitle()
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_titles_say_the_numbers_that_are_drawn():

@@ -2,13 +2,14 @@
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import (
     check_price_of_a_step,
     check_reads_and_guesses,
     check_step_weights,
 )
 from specdec_lab.study.figures import FIGURES
-from specdec_lab.study.figures.style import METHODS, render
+from specdec_lab.study.figures.style import METHODS
 
 HEAD = {"state": "h2", "token": None, "module": "head 2", "guess": "t4", "made": []}
 CHAIN = {"state": "h2'", "token": "t4", "module": "M", "guess": "t5", "made": ["state", "token"]}
@@ -71,10 +72,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert any(titles) or figure.get_suptitle()
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_a_head_that_reads_no_token_has_no_box_for_one():

@@ -5,6 +5,7 @@ from math import prod
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import (
     check_block_chain,
     check_fixed_tree,
@@ -12,7 +13,6 @@ from specdec_lab.study.exercises import (
     check_traversal_weight,
 )
 from specdec_lab.study.figures import FIGURES, part_12
-from specdec_lab.study.figures.style import render
 from specdec_lab.study.figures.tree_layout import tree_layout
 from specdec_lab.study.traversal import right_weight
 
@@ -66,10 +66,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert any(titles) or figure.get_suptitle()
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_the_panel_is_told_in_words_with_its_numbers():

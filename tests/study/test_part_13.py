@@ -2,9 +2,9 @@
 
 import pytest
 
+from figure_checks import check_figure
 from specdec_lab.study.exercises import check_chain_keys, check_pairs, check_rerank
 from specdec_lab.study.figures import FIGURES, part_13
-from specdec_lab.study.figures.style import render
 
 BRANCH = {"word": "am", "chance": 0.4, "after": [["a", 0.5], ["the", 0.2]]}
 COLUMN = {"feature": "I", "token": "am", "guess": "a", "truth": "a", "own": False}
@@ -55,10 +55,7 @@ def test_every_figure_of_the_part_is_tested_here():
 
 @pytest.mark.parametrize("slug", DATA)
 def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert any(titles) or figure.get_suptitle()
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
+    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_titles_say_what_the_numbers_say():

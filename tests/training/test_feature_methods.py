@@ -20,7 +20,7 @@ from specdec_lab.training.states import TargetStates, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 from specdec_lab.training.unrolling import unroll
 from toys import random_target
-from training_texts import Written
+from training_texts import quiet, written_by
 
 SETTINGS = Settings(steps=40, warmup=5, evaluate_every=40, learning_rate=1e-2)
 KINDS = [Eagle1Method, Eagle3Method, MTPMethod]
@@ -34,20 +34,12 @@ def target():
 
 @pytest.fixture(scope="module")
 def written(target):
-    """Greedy continuations of random prompts; prompts and answers of unequal length."""
-    torch.manual_seed(1)
-    prompts = [torch.randint(0, 31, (3 + i % 4,)).tolist() for i in range(6)]
-    answers = generate(target, prompts, max_new_tokens=16).tokens
-    return [Written(p, a[: 8 + i]) for i, (p, a) in enumerate(zip(prompts, answers, strict=True))]
+    return written_by(target, 6, 16)
 
 
 def texts_of(target, written, kind, folder, kept=range(0, 32)) -> Texts:
     states = TargetStates(target, kind.hidden_layers(target), folder / "states", top=8)
     return Texts(written, states, DraftVocab(kept, 32), positions=40)
-
-
-def quiet(line: str) -> None:
-    """A report that nobody reads."""
 
 
 # --- unrolling ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from specdec_lab.training.recipes import split_of
 from specdec_lab.training.shards import Shard, num_tokens, read_folder, write_shard
 from specdec_lab.training.states import TargetStates
 from toys import random_target
+from training_texts import quiet
 
 PLAN = Plan(num_tokens=600, num_rows=8, max_new_tokens=12, products="float32", seconds=0.05)
 WORDS = {  # a document of each split in every source
@@ -29,10 +30,6 @@ WORDS = {  # a document of each split in every source
 
 def texts(source):
     return WORDS[source]
-
-
-def quiet(line):
-    """Reports to nobody."""
 
 
 def make(target, plan, folder, report=quiet, committed=None):

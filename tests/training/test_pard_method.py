@@ -17,7 +17,7 @@ from specdec_lab.training.pard_method import PARDMethod, drop_tokens, masks_behi
 from specdec_lab.training.states import TargetStates, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 from toys import random_target
-from training_texts import Written
+from training_texts import Written, quiet, written_by
 
 MASK, KEPT = 32, range(0, 32, 2)
 SETTINGS = Settings(steps=8, warmup=2, evaluate_every=8, learning_rate=1e-2)
@@ -30,11 +30,7 @@ def target():
 
 @pytest.fixture(scope="module")
 def written(target):
-    """Greedy continuations of random prompts, of unequal length."""
-    torch.manual_seed(1)
-    prompts = [torch.randint(0, 31, (3 + i % 3,)).tolist() for i in range(6)]
-    answers = generate(target, prompts, max_new_tokens=14).tokens
-    return [Written(p, a[: 8 + i]) for i, (p, a) in enumerate(zip(prompts, answers, strict=True))]
+    return written_by(target)
 
 
 @pytest.fixture
@@ -54,10 +50,6 @@ def new_method(target, texts, **how) -> PARDMethod:
 def new_trainer(target, texts, folder, settings=SETTINGS, **how) -> Trainer:
     method = new_method(target, texts, **how)
     return Trainer(method, texts, texts, settings, folder / "run.pt")
-
-
-def quiet(line: str) -> None:
-    """A report that nobody reads."""
 
 
 # --- the layout -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from specdec_lab.training.menu import METHODS
 from specdec_lab.training.session import Plan, draft_vocab, train
 from specdec_lab.training.trainer import Settings
 from toys import random_target
-from training_texts import Written
+from training_texts import Written, quiet
 
 OPTIONS = {"mlp_speculator": {"num_stages": 2, "width": 16}, "draft_model": {"num_layers": 1}}
 
@@ -48,10 +48,6 @@ def plan_for(tmp_path, monkeypatch):
     return lambda method: Plan(
         method, settings, OPTIONS.get(method, {}), folder=tmp_path / "weights"
     )
-
-
-def quiet(line: str) -> None:
-    """A report that nobody reads."""
 
 
 @pytest.mark.parametrize("method", METHODS)

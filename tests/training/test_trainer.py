@@ -19,7 +19,7 @@ from specdec_lab.training.mlp_method import MLPSpeculatorMethod
 from specdec_lab.training.states import TargetStates, Texts
 from specdec_lab.training.trainer import Settings, Trainer
 from toys import random_target
-from training_texts import Written
+from training_texts import Written, quiet, written_by
 
 SETTINGS = Settings(steps=12, warmup=3, evaluate_every=6, learning_rate=1e-2)
 
@@ -31,11 +31,7 @@ def target():
 
 @pytest.fixture(scope="module")
 def written(target):
-    """Greedy continuations of random prompts, of unequal length."""
-    torch.manual_seed(1)
-    prompts = [torch.randint(0, 31, (3 + i % 3,)).tolist() for i in range(8)]
-    answers = generate(target, prompts, max_new_tokens=16).tokens
-    return [Written(p, a[: 8 + i]) for i, (p, a) in enumerate(zip(prompts, answers, strict=True))]
+    return written_by(target, 8, 16)
 
 
 @pytest.fixture
@@ -56,10 +52,6 @@ def new_method(target, texts, **how) -> Method:
 def new_trainer(target, texts, folder, settings=SETTINGS, **how) -> Trainer:
     method = new_method(target, texts, **how)
     return Trainer(method, texts, texts, settings, folder / "run.pt")
-
-
-def quiet(line: str) -> None:
-    """A report that nobody reads."""
 
 
 # --- batches --------------------------------------------------------------------------------------
