@@ -22,7 +22,10 @@ EAGLES = {  # by version, and whether it drafts trees
     (3, False): Style("#d55e00", "h", "-", "EAGLE-3"),
     (3, True): Style("#6b2f00", "H", "--", "EAGLE-3, tree"),
 }
-MLP_TREE = Style("#7d3f73", "p", "--", "MLP speculator, tree")
+TREES = {
+    "mlp_speculator": Style("#7d3f73", "p", "--", "MLP speculator, tree"),
+    "mtp": Style("#01523c", "p", "--", "multi-token prediction, tree"),
+}
 FILLS = (1.0, 0.0, 0.5)  # of the markers of the first, second, third machine
 
 
@@ -37,8 +40,8 @@ def look(label: str, config: str | Mapping[str, object]) -> Style:
     if method.startswith("eagle"):
         version = int(method.removeprefix("eagle").strip("_") or options.get("version", 3))
         return EAGLES[version, version == 2 or bool(options.get("tree"))]
-    if method == "mlp_speculator" and options.get("tree"):
-        return MLP_TREE
+    if method in TREES and options.get("tree"):
+        return TREES[method]
     style = METHODS.get(method, METHODS["theory"])
     return style if method in METHODS else Style(style.color, "o", "-", label)
 
