@@ -141,6 +141,9 @@ def test_the_command_line_says_what_is_trained(target, texts, tmp_path, monkeypa
     assert seen["labelled"] == [(session.COUNTED_TOKENS, "train"), (500, "train")]
     assert (seen["dtype"], seen["device"]) == (torch.float32, "cpu")
     assert (seen["learned"], seen["unseen"]) == ([*texts[2:], texts[0]], texts[:2])
+    other = ("--unseen", str(tmp_path / "held-out"))
+    assert main(["train", "mlp_speculator", *sizes, *how, *places, *other]) == 0
+    assert (seen["train"], seen["heldout"]) == ((shards, 90), (tmp_path / "held-out", None))
 
 
 def test_the_command_line_knows_every_method():
