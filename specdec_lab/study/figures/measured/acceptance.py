@@ -86,6 +86,7 @@ def against_copying(data: Mapping[str, Recording]) -> Figure:
         axes.set_title(_against(domain, rivals), fontsize=10)
         axes.grid(visible=False, axis="y")
         axes.locator_params(axis="x", nbins=3)
+        axes.xaxis.set_major_formatter("{x:g}")
     figure.supxlabel("tokens per forward less those of the better copying method", fontsize=10)
     row[0].set_yticks(range(len(rivals)), [style.label for style, _ in rivals])
     row[0].set_ylim(len(rivals) - 0.4, -0.6)

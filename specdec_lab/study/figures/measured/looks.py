@@ -24,7 +24,7 @@ EAGLES = {  # by version, and whether it drafts trees
 }
 TREES = {
     "mlp_speculator": Style("#7d3f73", "p", "--", "MLP speculator, tree"),
-    "mtp": Style("#01523c", "p", "--", "multi-token prediction, tree"),
+    "mtp": Style("#01523c", "p", "--", "MTP, tree"),
 }
 FILLS = (1.0, 0.0, 0.5)  # of the markers of the first, second, third machine
 
