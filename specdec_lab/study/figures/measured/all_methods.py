@@ -175,11 +175,11 @@ def price(data: Mapping[str, Recording]) -> Figure:
         axes.set_xlabel("price of a step, in plain steps")
     row[0].set_ylabel("tokens per forward (tau)")
     everything = np.array([p for d in points.values() for line in d.values() for p in line])
-    right, top = 1.06 * everything.max(0)
+    left, (right, top) = 0.97 * everything[:, 0].min(), 1.06 * everything.max(0)
     for axes in row:
         _logarithmic(axes.xaxis, (1, 1.25, 1.5, 2, 2.5, 3))
         _logarithmic(axes.yaxis, (1, 1.5, 2, 3, 4, 5))
-        axes.set(xlim=(0.95, max(right, 1.3)), ylim=(0.93, max(top, 1.5)))
+        axes.set(xlim=(min(left, 0.95), max(right, 1.3)), ylim=(0.93, max(top, 1.5)))
         _equal_speeds(axes)
     lines, names = row[0].get_legend_handles_labels()
     figure.legend(lines, names, ncols=6, loc="lower center", fontsize=9.5)
