@@ -191,12 +191,12 @@ class FeatureDraft(Proposer):
         only = torch.zeros_like(context.lengths)[:, None]  # (B, 1), of one pair
 
         def next_logits(newest: Tensor, place: int) -> Tensor:
-            nonlocal features, logits
+            nonlocal features
             if place == 0:
                 return logits
-            features, logits = self._read(features, newest[:, None], only)
+            features, next_ones = self._read(features, newest[:, None], only)
             self._cache.keep(None, torch.ones_like(newest))
-            return logits
+            return next_ones
 
         how = {"drafting": self.drafting, "min_confidence": self.min_confidence}
         return draft_chain(next_logits, context, k, sampling, randomness, self.vocab, **how)

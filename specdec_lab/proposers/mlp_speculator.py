@@ -12,7 +12,7 @@ target's head on a draft vocabulary behind another (U), both shared by all stage
 tables of its own: 170 M numbers at this width, ours has 3 M.
 
 A stage reads one token and one state, so it can read all nodes of a tree's level at once: trees
-cost no attention. The paper drafts several chains at random instead, which share their beginning.
+need no attention here. They grow as in `tree_expansion`.
 """
 
 from __future__ import annotations
