@@ -29,14 +29,8 @@ if TYPE_CHECKING:
 
 PLAIN = "plain"
 WARM_UP = 8  # tokens that every way writes before the first round
-CLOCK_ERROR = 0.02  # of a speed-up: closer than that no clock tells it from its limit
-REFUSED = "above tau: measure again on a quieter machine"
+REFUSED = "refused: above tau by more than its spread; measure again on a quieter machine"
 Way = Mapping[str, object]  # what `generate` takes: proposer, k, verify ...
-
-
-def is_refused(speedup: Spread, tau: float) -> bool:
-    """Whether a speed-up is no result: it exceeds tau by more than its spread."""
-    return speedup.exceeds(tau * (1 + CLOCK_ERROR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ class Speed:
     @property
     def refused(self) -> bool:
         """Whether a speed-up exceeds tau by more than its spread, and so is no result."""
-        return is_refused(self.speedup, self.tau) or is_refused(self.steps, self.tau)
+        return self.speedup.exceeds(self.tau) or self.steps.exceeds(self.tau)
 
     def entry(self, what: str = "speedup") -> dict[str, float | bool]:
         """For a figure: tau, and median, low and high of ``speedup``, or of "steps" or "price"."""
@@ -96,15 +90,15 @@ class Speeds:
         head = ("", "tau", "step, plain = 1", "s a request, with prompt")
         rows = [_row(label, speed) for label, speed in self.ways.items()]
         lines = table((*head, "speed-up, with prompt", "without"), rows)
-        refused = [label for label, speed in self.ways.items() if speed.refused]
-        return "\n".join([about, lines, *([f"{', '.join(refused)}: {REFUSED}"] if refused else [])])
+        refused = any(speed.refused for speed in self.ways.values())
+        return "\n".join([about, lines, *[REFUSED] * refused])
 
 
 def _row(label: str, speed: Speed) -> list[str | float | None]:
     if label == PLAIN:
         return [label, speed.tau, None, str(speed.seconds), None, None]
     ups = (speed.speedup, speed.steps)
-    shown = ["refused" if is_refused(up, speed.tau) else str(up) for up in ups]
+    shown = ["refused" if up.exceeds(speed.tau) else str(up) for up in ups]
     return [label, speed.tau, str(speed.price), str(speed.seconds), *shown]
 
 

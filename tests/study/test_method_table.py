@@ -9,7 +9,7 @@ from specdec_lab.study.figures.measured import MEASURED
 from specdec_lab.study.figures.measured.acceptance import vocabulary_caps
 from specdec_lab.study.figures.style import render
 from specdec_lab.study.measure.acceptance_summary import summarise
-from specdec_lab.study.method_table import best_k, how_far, how_fast, what_it_takes
+from specdec_lab.study.method_table import best_k, how_far, what_it_takes
 
 EAGLE = {"method": "eagle", "version": 3}
 TREE = EAGLE | {"tree": True}
@@ -23,7 +23,7 @@ def cell(label, config, k, tau, propose, **more):
     speedup = tau * 0.04 / (0.04 + propose)
     scope = {"tau": tau, "tau_interval": [tau - 0.1, tau + 0.1], "step_seconds": seconds}
     scope |= {"speedup": speedup, "speedup_interval": [speedup - 0.1, speedup + 0.1]}
-    scope |= {"itl_speedup": 1.1 * speedup, "draft_cost": propose / 0.04}
+    scope |= {"draft_cost": propose / 0.04}
     scopes = dict.fromkeys(("chat", "json", "all"), scope)
     known = {"label": label, "config": config, "k": k, "temperature": 0.0, "scopes": scopes}
     return known | {"card": {}} | more
@@ -96,13 +96,6 @@ def test_how_far_drafts_go_and_where_they_beat_copying():
     assert eagle[-1] == "-"
     assert "*" not in " ".join(row(text, "suffix"))
     assert "PARD" not in text
-
-
-def test_how_fast_they_are_at_their_best_k():
-    eagle = row(how_fast(DECODE), "EAGLE-3 ")
-    assert eagle[1:4] == ["1.28", "(k", "2)"]  # 1.6 / 1.25 beats 1.7 / 1.5
-    assert eagle[-1] == "1.18-1.38"
-    assert row(how_fast(DECODE, between_tokens=True), "EAGLE-3 ")[1] == "1.41"
 
 
 def test_the_foreseen_k_is_one_that_was_never_timed():

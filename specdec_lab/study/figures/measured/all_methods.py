@@ -157,7 +157,7 @@ def describe_all_methods(data: Mapping[str, Recording]) -> str:
 
 def price(data: Mapping[str, Recording]) -> Figure:
     """Tokens per forward against the price of a step in plain steps, all k of every method, in
-    three domains; along a line the speed-up between tokens is the same.
+    three domains; along a line the speed-up without the prompt is the same.
 
     ``data``: machine -> what `measure decode` records; the first machine is drawn.
     """
