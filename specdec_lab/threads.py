@@ -1,0 +1,83 @@
+"""How many threads torch gets and how they wait for each other: set before torch is loaded.
+
+A step of the model is some 150 pieces of work that all threads share, and after each piece the
+threads meet. A thread that waits either spins, which is quick but holds its core, or sleeps. As
+torch comes, a thread spins so long that one which has lost its core to another program holds up
+all others, piece by piece; one that sleeps at once is slow on a quiet machine. So they spin for
+about as long as the gap between two pieces, and sleep then. The OpenMP runtime reads all this
+once, when torch loads it. What the user has set wins.
+
+This file needs nothing but Python: each Python of ``.venv`` runs it at its start, see
+``.ci/bootstrap.py``, so that torch may also be imported first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+
+SPINS = 3000  # rounds awake: the measured middle between a quiet machine and a busy one
+WAITS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+GROUPS = "/sys/fs/cgroup"
+
+
+def prepare(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Sets in ``environ`` what torch's threads need, unless it is set or torch is there already."""
+    if "torch" in sys.modules:
+        return
+    if not any(understood(name, environ.get(name)) for name in WAITS):
+        environ["GOMP_SPINCOUNT"] = str(SPINS)
+    if not any(understood(name, environ.get(name)) for name in COUNTS):
+        quota = cpu_quota()
+        if quota is not None and quota < cores():
+            environ["OMP_NUM_THREADS"] = str(max(1, int(quota)))
+
+
+def understood(name: str, value: str | None) -> bool:
+    """Whether a value of one of the variables above means something to an OpenMP runtime."""
+    value = (value or "").strip().lower()
+    if name == "OMP_WAIT_POLICY":
+        return value in ("active", "passive")
+    if name in COUNTS:  # one number, or one for each depth of nesting
+        return all(part.strip().isdigit() and int(part) > 0 for part in value.split(","))
+    return value in ("infinity", "infinite") or value[:1].isdigit()  # 3000, 10k, 200ms
+
+
+def cores() -> int:
+    """The processor cores this process may run on; two threads of one core count once."""
+    if not hasattr(os, "sched_getaffinity"):  # macOS, Windows
+        return os.cpu_count() or 1
+    places = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    return len({_read(places.format(cpu)) or cpu for cpu in os.sched_getaffinity(0)})
+
+
+def cpu_quota(groups: str = GROUPS, own: str = "/proc/self/cgroup") -> float | None:
+    """The CPUs a container may use at a time, such as 0.5; None where nothing limits them."""
+    return min(_quotas(groups, own), default=None)
+
+
+def _quotas(groups: str, own: str) -> Iterator[float]:
+    """The limits of this process's control groups and of all above them, in CPUs."""
+    for line in _read(own).splitlines():
+        _, _, place = line.partition(":")
+        controllers, _, path = place.partition(":")  # version 2 has one tree and no controllers
+        while True:
+            folder = f"{groups}/{controllers}/{path.strip('/')}"
+            quota = _read(f"{folder}/cpu.max").split()
+            quota = quota or [_read(f"{folder}/cpu.cfs_{what}_us") for what in ("quota", "period")]
+            if all(number.isdigit() and int(number) > 0 for number in quota):
+                yield int(quota[0]) / int(quota[1])
+            if path in ("", "/"):
+                break
+            path = os.path.dirname(path)
+
+
+def _read(path: str) -> str:
+    """The text of a small file without white space around it; nothing where there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
