@@ -15,32 +15,34 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 
-SPINS = 3000  # rounds awake: the measured middle between a quiet machine and a busy one
-WAITS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-GROUPS = "/sys/fs/cgroup"
+SPIN = {  # how long, for GNU's runtime (rounds) and for Intel's and LLVM's (milliseconds)
+    "GOMP_SPINCOUNT": "3000",
+    "KMP_BLOCKTIME": "1",
+}
+WAIT = ("OMP_WAIT_POLICY", *SPIN)
+COUNT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def prepare(environ: MutableMapping[str, str] = os.environ) -> None:
     """Sets in ``environ`` what torch's threads need, unless it is set or torch is there already."""
     if "torch" in sys.modules:
         return
-    if not any(understood(name, environ.get(name)) for name in WAITS):
-        environ["GOMP_SPINCOUNT"] = str(SPINS)
-    if not any(understood(name, environ.get(name)) for name in COUNTS):
+    if not understood("OMP_WAIT_POLICY", environ):
+        environ.update({name: SPIN[name] for name in SPIN if not understood(name, environ)})
+    if not any(understood(name, environ) for name in COUNT):
         quota = cpu_quota()
         if quota is not None and quota < cores():
             environ["OMP_NUM_THREADS"] = str(max(1, int(quota)))
 
 
-def understood(name: str, value: str | None) -> bool:
-    """Whether a value of one of the variables above means something to an OpenMP runtime."""
-    value = (value or "").strip().lower()
+def understood(name: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether one of the variables above is set to something that an OpenMP runtime can read."""
+    value = environ.get(name, "").strip().lower()
     if name == "OMP_WAIT_POLICY":
         return value in ("active", "passive")
-    if name in COUNTS:  # one number, or one for each depth of nesting
+    if name in COUNT:  # one number, or one for each depth of nesting
         return all(part.strip().isdigit() and int(part) > 0 for part in value.split(","))
     return value in ("infinity", "infinite") or value[:1].isdigit()  # 3000, 10k, 200ms
 
@@ -53,7 +55,7 @@ def cores() -> int:
     return len({_read(places.format(cpu)) or cpu for cpu in os.sched_getaffinity(0)})
 
 
-def cpu_quota(groups: str = GROUPS, own: str = "/proc/self/cgroup") -> float | None:
+def cpu_quota(groups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> float | None:
     """The CPUs a container may use at a time, such as 0.5; None where nothing limits them."""
     return min(_quotas(groups, own), default=None)
 

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import specdec_lab  # noqa: F401  prepares torch's threads, so before torch
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MPLBACKEND", "Agg")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
+
+from specdec_lab import threads
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -34,7 +38,7 @@ class Finding:
 
 def environment() -> list[Finding]:
     """Python and the packages: their versions and whether they are ones that the course knows."""
-    return [_python(), *map(_package, NEEDED), _threads()]
+    return [_python(), *map(_package, NEEDED), *_threads()]
 
 
 def model(target: Target) -> list[Finding]:
@@ -84,8 +88,30 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("+")[0].split(".")[:3] if part.isdigit())
 
 
-def _threads() -> Finding:
+def _threads() -> list[Finding]:
     import torch
 
-    threads = torch.get_num_threads()
-    return Finding(True, f"{threads} {'thread' if threads == 1 else 'threads'} for the model")
+    number, quota = torch.get_num_threads(), threads.cpu_quota()
+    text = f"{number} {'thread' if number == 1 else 'threads'} for the model"
+    problems = [*_settings(os.environ), *_quota(number, quota)]
+    return [Finding(True, text), *(Finding(False, problem) for problem in problems)]
+
+
+def _settings(environ: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with how the threads were told to wait, and how many there should be."""
+    for name in (*threads.WAIT, *threads.COUNT):
+        if name in environ and not threads.understood(name, environ):
+            yield f"{name}={environ[name]} says nothing to the threads: take it away, then {SETUP}"
+    if not any(threads.understood(name, environ) for name in threads.WAIT):
+        yield (
+            "torch was there before specdec_lab, so a busy machine will be many times slower: "
+            "restart the kernel and import specdec_lab first, or " + SETUP
+        )
+
+
+def _quota(number: int, quota: float | None) -> Iterator[str]:
+    if quota is not None and number > max(1, quota):
+        yield (
+            f"this container may use {quota:g} of its cores, which {number} threads only fight "
+            f"over: set OMP_NUM_THREADS={max(1, int(quota))} before you start it"
+        )
