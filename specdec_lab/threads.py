@@ -1,10 +1,10 @@
 """How many threads torch gets and how they wait for each other: set before torch is loaded.
 
 A step of the model is some 150 pieces of work that all threads share, and after each piece the
-threads meet. A thread that waits either spins, which is quick but holds its core, or sleeps. As
-torch comes, a thread spins so long that one which has lost its core to another program holds up
-all others, piece by piece; one that sleeps at once is slow on a quiet machine. So they spin for
-about as long as the gap between two pieces, and sleep then. The OpenMP runtime reads all this
+threads meet. A thread that waits either spins, which is quick but holds its core, or sleeps. Left
+alone, they spin so long that one which has lost its core to another program holds up all others,
+piece by piece; sleeping at once is slow on a quiet machine. So they spin for about as long as the
+gap between two pieces, then sleep. The OpenMP runtime reads all this
 once, when torch loads it. What the user has set wins.
 
 This file needs nothing but Python: each Python of ``.venv`` runs it at its start, see
@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 
 SPIN = {  # how long, for GNU's runtime (rounds) and for Intel's and LLVM's (milliseconds)
     "GOMP_SPINCOUNT": "3000",
-    "KMP_BLOCKTIME": "1",
+    "KMP_BLOCKTIME": "0",
 }
 WAIT = ("OMP_WAIT_POLICY", *SPIN)
 COUNT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -43,7 +44,7 @@ def understood(name: str, environ: Mapping[str, str] = os.environ) -> bool:
     if name == "OMP_WAIT_POLICY":
         return value in ("active", "passive")
     if name in COUNT:  # one number, or one for each depth of nesting
-        return all(part.strip().isdigit() and int(part) > 0 for part in value.split(","))
+        return all(part.strip().isdecimal() and int(part) > 0 for part in value.split(","))
     return value in ("infinity", "infinite") or value[:1].isdigit()  # 3000, 10k, 200ms
 
 
@@ -55,9 +56,33 @@ def cores() -> int:
     return len({_read(places.format(cpu)) or cpu for cpu in os.sched_getaffinity(0)})
 
 
+def held_by_others(seconds: float = 0.25) -> float:
+    """How many of those cores other programs hold now; 0.0 where the system does not tell.
+
+    Looks at two moments; what this process does meanwhile is not counted.
+    """
+    before, own = _spent(), time.process_time()
+    time.sleep(seconds)
+    others = (_spent() - before) - (time.process_time() - own)
+    return max(0.0, others / seconds)
+
+
 def cpu_quota(groups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> float | None:
     """The CPUs a container may use at a time, such as 0.5; None where nothing limits them."""
     return min(_quotas(groups, own), default=None)
+
+
+def _spent(stat: str = "/proc/stat") -> float:
+    """Seconds that those cores have worked for anyone, or for a neighbour of a virtual machine."""
+    if not hasattr(os, "sched_getaffinity"):
+        return 0.0
+    places, ticks = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)}, 0
+    for line in _read(stat).splitlines():
+        name, *fields = line.split()
+        if name in places:
+            user, nice, system, _idle, _waiting, *rest = map(int, fields)
+            ticks += user + nice + system + sum(rest[:3])  # and both kinds of interrupts, stolen
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _quotas(groups: str, own: str) -> Iterator[float]:
@@ -69,7 +94,7 @@ def _quotas(groups: str, own: str) -> Iterator[float]:
             folder = f"{groups}/{controllers}/{path.strip('/')}"
             quota = _read(f"{folder}/cpu.max").split()
             quota = quota or [_read(f"{folder}/cpu.cfs_{what}_us") for what in ("quota", "period")]
-            if all(number.isdigit() and int(number) > 0 for number in quota):
+            if len(quota) == 2 and all(n.isdecimal() and int(n) > 0 for n in quota):
                 yield int(quota[0]) / int(quota[1])
             if path in ("", "/"):
                 break

@@ -143,6 +143,7 @@ def test_a_number_of_threads_that_is_none_counts_as_not_set(own, monkeypatch):
         ("4:cpu:/d", {"cpu/d": (-1, 100000), "cpu": (200000, 100000)}, 2.0),
         ("4:cpu:/", {"cpu": (100000, 0)}, None),
         ("0::/", {"cpu.max": "nonsense"}, None),
+        ("0::/", {"cpu.max": "50000"}, None),
         ("nonsense", {}, None),
         ("", {}, None),
     ],
@@ -176,3 +177,31 @@ def test_cores_where_no_affinity_is_known(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert threads.cores() == 1
+
+
+def test_other_programs_are_counted_on_the_cores_of_the_process(tmp_path, monkeypatch):
+    """Idle and waiting are left out, and so are other cores; interrupts and stolen time are not."""
+    stat = tmp_path / "stat"
+    lines = (
+        "cpu 9 9 9 9 9 9 9 9 0 0",
+        "cpu0 1 2 3 1000 1000 4 5 6 7 8",
+        "cpu1 9 9 9 9 9 9 9 9 9 9",
+    )
+    stat.write_text("\n".join((*lines, "cpu2 100 0 0 7 7 0 0 0 0 0", "intr 1 2 3")))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 2}, raising=False)
+    assert threads._spent(str(stat)) * os.sysconf("SC_CLK_TCK") == 1 + 2 + 3 + 4 + 5 + 6 + 100
+
+
+def test_what_this_process_does_is_not_other_programs(monkeypatch):
+    spent, own = iter([100.0, 101.5]), iter([3.0, 3.5])
+    monkeypatch.setattr(threads, "_spent", lambda: next(spent))
+    monkeypatch.setattr(threads.time, "process_time", lambda: next(own))
+    monkeypatch.setattr(threads.time, "sleep", lambda seconds: None)
+    assert threads.held_by_others(0.5) == 2.0
+
+
+def test_where_the_system_does_not_tell_no_other_program_is_seen(monkeypatch, tmp_path):
+    assert threads._spent(f"{tmp_path}/none") == 0
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert threads._spent() == 0
+    assert threads.held_by_others(0.0001) == 0

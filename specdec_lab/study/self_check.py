@@ -22,6 +22,7 @@ NEEDED = {  # package -> first version that will do, first that will not
     "jupyterlab_widgets": ((3,), (4,)),
 }
 PYTHON = ((3, 11), (3, 14))
+HELD = 0.3  # cores that other programs may hold before it is said
 SETUP = "close JupyterLab and start it again with 'make lab'"
 
 
@@ -42,9 +43,15 @@ def environment() -> list[Finding]:
 
 
 def model(target: Target) -> list[Finding]:
-    """The loaded model: what it is, and whether its numbers depend on how many rows are read."""
+    """The loaded model: what it is, and whether its numbers depend on how many rows are read, or
+    on how many threads work.
+    """
     size = f"{target.num_layers} layers, {target.vocab_size:,} tokens, {target.dtype}"
-    return [Finding(True, f"model {target.name}: {size} on {target.device}"), _rows(target)]
+    return [
+        Finding(True, f"model {target.name}: {size} on {target.device}"),
+        _rows(target),
+        _one(target),
+    ]
 
 
 def _rows(target: Target) -> Finding:
@@ -59,6 +66,19 @@ def _rows(target: Target) -> Finding:
         False,
         f"the last digits of the model's numbers differ here ({', '.join(different)}): where two "
         "tokens are almost equally likely, a text may differ from the one stored; go on",
+    )
+
+
+def _one(target: Target) -> Finding:
+    """The same of one thread against all of them."""
+    from specdec_lab.decoding.target import probe_threads
+
+    if probe_threads(target):
+        return Finding(True, "one thread or all of them: the same numbers, bit for bit")
+    return Finding(
+        False,
+        "the last digits of the model's numbers differ here between one thread and all of them: "
+        "compare texts only where as many threads wrote them; go on",
     )
 
 
@@ -93,7 +113,7 @@ def _threads() -> list[Finding]:
 
     number, quota = torch.get_num_threads(), threads.cpu_quota()
     text = f"{number} {'thread' if number == 1 else 'threads'} for the model"
-    problems = [*_settings(os.environ), *_quota(number, quota)]
+    problems = [*_settings(os.environ), *_quota(number, quota), *_others(threads.held_by_others())]
     return [Finding(True, text), *(Finding(False, problem) for problem in problems)]
 
 
@@ -112,6 +132,14 @@ def _settings(environ: Mapping[str, str]) -> Iterator[str]:
 def _quota(number: int, quota: float | None) -> Iterator[str]:
     if quota is not None and number > max(1, quota):
         yield (
-            f"this container may use {quota:g} of its cores, which {number} threads only fight "
-            f"over: set OMP_NUM_THREADS={max(1, int(quota))} before you start it"
+            f"{number} threads fight over {quota:g} CPUs, which is all this container may use: "
+            f"set OMP_NUM_THREADS={max(1, int(quota))}, then {SETUP}"
+        )
+
+
+def _others(held: float) -> Iterator[str]:
+    if held >= HELD:
+        yield (
+            f"other programs keep {held:.1f} cores busy now: all times will be too long, and one "
+            "thread, torch.set_num_threads(1), may be quicker; close what you do not need"
         )
