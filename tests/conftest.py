@@ -1,5 +1,6 @@
 """What every test shares: offline and headless settings, GPU deselection, the no-skip rule."""
 
+import gc
 import os
 import sys
 
@@ -40,6 +41,17 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, ...]]]:
     from recorded_graphs import record_captures
 
     return record_captures(monkeypatch)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Imports leave a million objects that stay: the collector need not walk them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
