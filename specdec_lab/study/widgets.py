@@ -68,8 +68,7 @@ class Panel:
         key = tuple(state.values())
         try:
             if key not in self._seen:
-                with _young_garbage():
-                    self._seen[key] = self._content(state)
+                self._seen[key] = self._content(state)
             self.view.value = self._seen[key]
         except Exception as error:
             self.view.value = _error(error)
@@ -96,7 +95,7 @@ class Panel:
 
     def _show_newest(self) -> None:
         self._due = False
-        with suppress(Exception):  # a kernel would swallow it too; the panel shows it
+        with _young_garbage(), suppress(Exception):  # a kernel swallows it too; the panel shows it
             self.redraw()
 
     def _content(self, state: dict[str, object]) -> str:
