@@ -64,7 +64,6 @@ def test_the_panel_says_the_speedup():
         lambda **state: explore(state),
         lambda **state: describe_explore(state),
         start={"k": 4},
-        live=True,
         dpi=40,
     )
     assert "2.41 times as fast if the cost is paid once" in panel.view.value
