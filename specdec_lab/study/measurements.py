@@ -45,8 +45,7 @@ def machine_name(device: torch.device | str = "cpu") -> str:
     device = torch.device(device)
     if device.type == "cuda":
         return words(torch.cuda.get_device_name(device))
-    cpu = recordings.provenance()["machine"]["cpu"]
-    return f"{words(cpu) or platform.machine()}-{torch.get_num_threads()}-threads"
+    return f"{words(recordings.cpu()) or platform.machine()}-{torch.get_num_threads()}-threads"
 
 
 def words(name: str) -> str:

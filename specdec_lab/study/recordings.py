@@ -18,6 +18,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 DIGITS = 6  # significant digits of a recorded float: more is noise, and makes files differ
+CPUINFO = Path("/proc/cpuinfo")
 PACKAGES = ("specdec-lab", "torch", "transformers", "numpy", "matplotlib")
 
 
@@ -67,9 +68,22 @@ def provenance(command: str = "make notebooks", **facts: object) -> dict:
         "command": command,
         **facts,
         "date": datetime.date.today().isoformat(),
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.system()},
+        "machine": {"cpu": cpu(), "cores": os.cpu_count(), "system": platform.system()},
         "versions": {"python": platform.python_version(), **_versions()},
     }
+
+
+def cpu(cpuinfo: Path = CPUINFO) -> str:
+    """The processor's name. Virtual machines often give one without the number of a product, such
+    as "AMD EPYC", to different processors: those have their family and model added.
+    """
+    text = cpuinfo.read_text() if cpuinfo.exists() else ""
+    facts = dict(re.findall(r"^([\w ]+?)\s*: (.*)$", text, re.MULTILINE))
+    name = facts.get("model name") or platform.processor() or platform.machine()
+    has_number = re.search(r"\d", re.sub(r"@.*|version.*", "", name))
+    if has_number or not facts.keys() >= {"cpu family", "model"}:
+        return name
+    return f"{name} (family {facts['cpu family']}, model {facts['model']})"
 
 
 def rounded(value: object) -> object:
@@ -111,13 +125,6 @@ def _in_lines(whole: dict, depth: int = 2) -> str:
         for key, value in whole.items()
     ]
     return "{\n" + ",\n".join(lines) + f"\n{indent[1:]}}}"
-
-
-def _cpu() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text() if cpuinfo.exists() else ""
-    found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
 
 
 def _versions() -> dict[str, str]:
