@@ -3,6 +3,7 @@
 pytest tests/study/test_widgets.py
 """
 
+import asyncio
 import re
 
 import matplotlib.pyplot as plt
@@ -77,9 +78,30 @@ def test_35_a_state_seen_before_is_not_computed_again():
     assert [state["k"] for state in lesson.asked] == [0, 1]
 
 
-def test_35_a_slider_speaks_when_it_is_let_go_unless_live():
-    assert panel_of(Lesson()).sliders["k"].continuous_update is False
-    assert panel_of(Lesson(), live=True).sliders["k"].continuous_update is True
+def test_35_every_slider_speaks_while_it_is_dragged():
+    assert panel_of(Lesson()).sliders["k"].continuous_update is True
+
+
+def test_35_where_the_hand_is_faster_than_the_drawing_only_the_last_state_is_drawn():
+    lesson = Lesson()
+    panel = panel_of(lesson)
+    drawing = lesson.draw
+
+    async def hand():
+        drag(panel.sliders["k"], 1)
+        drag(panel.sliders["k"], 2)  # joins the first move
+        await asyncio.sleep(0.1)
+
+    def slow(**state):
+        if state["k"] == 2:  # while it is drawn, these arrive and wait in the kernel
+            for index in (3, 0, 1, 3):
+                asyncio.get_running_loop().call_soon(drag, panel.sliders["k"], index)
+        return drawing(**state)
+
+    panel._draw = slow
+    asyncio.run(hand())
+    assert [state["k"] for state in lesson.asked] == [0, 2, 4]
+    assert "k = 4:" in panel.view.value
 
 
 def test_36_each_slider_moves_its_own_value_and_once():
@@ -124,7 +146,7 @@ def test_37_an_error_is_seen_in_the_panel_and_by_tests():
 def test_html_is_shown_as_it_is_and_the_picture_is_described():
     panel = Panel({"k": [1]}, lambda k: "<b>drawn</b>", lambda k: "k = 1: words", dpi=50)
     assert "<b>drawn</b>" in panel.view.value
-    assert 'class="specdec-status">k = 1: words<' in panel.view.value
+    assert '>k = 1: words</figcaption>' in panel.view.value
     assert 'alt="k = 0: &lt;fine&gt;"' in panel_of(Lesson()).view.value
 
 
