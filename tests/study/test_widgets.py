@@ -4,13 +4,18 @@ pytest tests/study/test_widgets.py
 """
 
 import asyncio
+import base64
+import io
 import re
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import RendererAgg
+from PIL import Image
 
 from specdec_lab.study.figures.style import new_figure
-from specdec_lab.study.widgets import Panel
+from specdec_lab.study.widgets import Panel, WordRenderer
 
 
 class Lesson:
@@ -58,6 +63,22 @@ def test_34_every_change_gives_exactly_one_other_picture():
         assert panel.view.value.count("<figure") == panel.view.value.count("<img") == 1
     assert "k = 2" in panel.view.value
     assert len(seen) == len(lesson.asked) == 4
+
+
+def test_34_no_state_moves_what_is_below_the_picture():
+    lesson = Lesson()
+
+    def draw(k):
+        figure = lesson.draw(k=k)
+        figure.axes[0].set_title("word " * 20 * k)  # what does not fit is cut off
+        return figure
+
+    panel = Panel({"k": [0, 1]}, draw, lesson.describe)
+    for index in (0, 1):
+        drag(panel.sliders["k"], index)
+        png = base64.b64decode(source(panel).partition(",")[2])
+        assert Image.open(io.BytesIO(png)).size == (200, 200)
+        assert 'width="200" height="200"' in panel.view.value
 
 
 def test_34_no_figure_stays_open_after_many_changes():
@@ -146,7 +167,7 @@ def test_37_an_error_is_seen_in_the_panel_and_by_tests():
 def test_html_is_shown_as_it_is_and_the_picture_is_described():
     panel = Panel({"k": [1]}, lambda k: "<b>drawn</b>", lambda k: "k = 1: words", dpi=50)
     assert "<b>drawn</b>" in panel.view.value
-    assert '>k = 1: words</figcaption>' in panel.view.value
+    assert ">k = 1: words</figcaption>" in panel.view.value
     assert 'alt="k = 0: &lt;fine&gt;"' in panel_of(Lesson()).view.value
 
 
@@ -178,3 +199,23 @@ def test_a_list_without_values_or_with_one_twice_is_refused(values):
 def test_a_start_that_is_no_value_is_refused():
     with pytest.raises(ValueError, match="3 is not among the values of k"):
         panel_of(Lesson(), start={"k": 3})
+
+
+def pixels(renderer, figure):
+    """What a renderer makes of a figure, as numbers."""
+    renderer.clear()
+    figure.draw(renderer)
+    return np.asarray(renderer.buffer_rgba()).astype(int)
+
+
+@pytest.mark.parametrize("text", ["fjord", "½ p→q", "two\nlines", "$x^2$"])
+@pytest.mark.parametrize("look", [{}, {"rotation": 90}, {"alpha": 0.4}, {"x": 180}, {"y": -4}])
+def test_words_that_are_copied_look_as_matplotlib_draws_them(text, look):
+    figure = new_figure(2, 2)
+    figure.set_dpi(100)
+    figure.text(100, 70, text, color="#0173b2", transform=None).set(**look)
+    plain, copying = RendererAgg(200, 200, 100), WordRenderer(200, 200, 100)
+    right, first, second = (pixels(which, figure) for which in (plain, copying, copying))
+    assert (first == second).all()
+    shifted = np.abs(first - right).sum() / np.abs(right - 255).sum()
+    assert shifted < 0.15  # the upper of two lines stands between two pixels

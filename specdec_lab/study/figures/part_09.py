@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -53,8 +54,10 @@ def who_sees_whom(data: dict) -> Figure:
     widths = [len(panel["columns"]) for panel in panels]
     figure = new_figure(0.33 * sum(widths) + 3.2, 0.3 * max(heights) + 1.7)
     figure.subplots_adjust(left=0.1, right=0.98, wspace=0.35, top=0.74, bottom=0.03)
-    for axes, panel in zip(figure.subplots(1, 2, width_ratios=widths), panels, strict=True):
-        _pattern(axes, panel, max(heights))
+    with rc_context({"axes.titley": None}):  # titles above the names of the columns
+        both = figure.subplots(1, 2, width_ratios=widths)
+        for axes, panel in zip(both, panels, strict=True):
+            _pattern(axes, panel, max(heights))
     _headline(figure, "A mask sees the text up to its anchor, and its own chain")
     return figure
 
