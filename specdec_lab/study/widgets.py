@@ -17,6 +17,8 @@ import numpy as np
 from matplotlib.backend_bases import GraphicsContextBase
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
 from PIL import Image
 
 from specdec_lab.study.figures.style import PALETTE
@@ -145,7 +147,17 @@ class WordRenderer(RendererAgg):
         super().__init__(width, height, dpi)
         self._words: dict[tuple, np.ndarray] = {}
 
-    def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None) -> None:
+    def draw_text(
+        self,
+        gc: GraphicsContextBase,
+        x: float,
+        y: float,
+        s: str,
+        prop: FontProperties,
+        angle: float,
+        ismath: bool = False,
+        mtext: Text | None = None,
+    ) -> None:
         """What matplotlib calls for every line of text; ``y`` is downwards."""
         if angle or ismath or gc.get_alpha() != 1:
             super().draw_text(gc, x, y, s, prop, angle, ismath, mtext)
@@ -157,20 +169,15 @@ class WordRenderer(RendererAgg):
         margin = word.shape[0] // 2
         self.draw_image(gc, round(x) - margin, self.height - round(y) - margin, word)
 
-    def _word(self, gc, s, prop) -> np.ndarray:
+    def _word(self, gc: GraphicsContextBase, s: str, prop: FontProperties) -> np.ndarray:
         """The pixels of a word, the lowest row first, with room on all sides of its start."""
         width, height, _ = self.get_text_width_height_descent(s, prop, False)
         margin = 2 + math.ceil(height)
         paper = RendererAgg(math.ceil(width) + 2 * margin, 2 * margin, self.dpi)
-        paper.draw_text(_ink(paper, gc), margin, margin, s, prop, 0)
+        ink = paper.new_gc()  # not gc: what clips the picture clips no word
+        ink.set_foreground(gc.get_rgb())
+        paper.draw_text(ink, margin, margin, s, prop, 0)
         return np.asarray(paper.buffer_rgba())[::-1].copy()
-
-
-def _ink(renderer: RendererAgg, gc: GraphicsContextBase) -> GraphicsContextBase:
-    """A context without the clipping of another."""
-    ink = renderer.new_gc()
-    ink.set_foreground(gc.get_rgb())
-    return ink
 
 
 def _slider(
