@@ -1,8 +1,9 @@
 """The figures of notebook 09, and the checks of its exercises."""
 
 import pytest
+from matplotlib.collections import LineCollection
 
-from figure_checks import check_figure
+from figure_checks import check_figure, speed_data
 from specdec_lab.study.exercises import (
     check_enough_tau,
     check_rows_of_a_step,
@@ -19,8 +20,19 @@ PANEL = {
     "visible": [[1, 0], [1, 1]],
 }
 POINT = {"loss": 2.0, "alpha": [0.4, 0.1], "judged": [90, 40], "tau": 1.44}
+
+
+def spread(median):
+    return {"median": median, "low": median - 1, "high": median + 2}
+
+
 DATA = {
-    "09_cost": {"k": [1, 4], "draft_model": [5.0, 20.0], "pard": [6.0, 7.5], "plain": 30.0},
+    "09_cost": {
+        "k": [1, 4],
+        "draft_model": [spread(5), spread(20)],
+        "pard": [spread(6), spread(7.5)],
+        "plain": spread(30),
+    },
     "09_who_sees_whom": {"panels": [PANEL, PANEL | {"title": "training"}]},
     "09_dropped": {"kept": [[1, 1], [1, 0], [0, 0], [1, 0]]},
     "09_learning": {
@@ -39,13 +51,7 @@ DATA = {
         "draft_model": {"greedy": [0.4], "sampled": [0.5]},
         "pard": {"greedy": [0.4, 0.2], "sampled": [0.4, 0.25]},
     },
-    "09_speed": {
-        "k": {"draft_model": 2, "pard": 4},
-        "domains": [
-            {"domain": "chat", "draft_model": [1.4, 0.9], "pard": [1.3, 1.05]},
-            {"domain": "json", "draft_model": [2.1, 1.3], "pard": [1.9, 1.5]},
-        ],
-    },
+    "09_speed": speed_data("one by one, k = 2", "PARD, k = 4", domains=("chat", "json")),
 }
 
 
@@ -67,7 +73,13 @@ def test_titles_say_what_was_measured():
         in FIGURES["09_dropped"](DATA["09_dropped"]).get_suptitle()
     )
     (speed,) = FIGURES["09_speed"](DATA["09_speed"]).axes
-    assert speed.texts[1].get_text() == "1.05 x  (tau 1.30)"
+    assert [bar.get_width() for bar in speed.patches] == [2, 1.9, 2, 1.9]
+
+
+def test_the_cost_of_a_draft_has_whiskers():
+    (axes,) = FIGURES["09_cost"](DATA["09_cost"]).axes
+    whiskers = [s.get_segments() for s in axes.collections if isinstance(s, LineCollection)]
+    assert [float(one[-1][1][1]) for one in whiskers] == [22, 9.5]  # the highest round, k = 4
 
 
 def test_a_depth_nobody_reached_is_left_out():

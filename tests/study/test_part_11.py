@@ -1,8 +1,9 @@
 """The figures of notebook 11, those that compare drafters, and the checks of its exercises."""
 
 import pytest
+from matplotlib.colors import to_hex
 
-from figure_checks import check_figure
+from figure_checks import check_figure, speed_data
 from specdec_lab.study.exercises import (
     check_price_of_a_step,
     check_reads_and_guesses,
@@ -52,13 +53,7 @@ DATA = {
         "greedy": [0.5, 0.3],
         "sampled": [0.52, 0.4],
     },
-    "11_speed": {
-        "method": "mtp",
-        "domains": ["chat", "json"],
-        "ks": [1, 2],
-        "speedup": {"chat": [0.9, 1.1], "json": [1.2, 1.3]},
-        "tau": {"chat": [1.3, 1.5], "json": [1.5, 2.0]},
-    },
+    "11_speed": speed_data("k = 1", "k = 2", domains=("chat", "json"), method="mtp"),
     "11_against": {
         "title": "a finding",
         "lines": [LINE, {"method": "ngram", "label": "n-gram", "alpha": [None, None, None]}],
@@ -121,6 +116,12 @@ def test_names_of_lines_that_end_together_stand_apart():
 def test_pictures_of_notebook_10_have_the_colour_of_the_method(slug):
     (axes,) = FIGURES[slug](DATA[slug]).axes
     assert {line.get_color() for line in axes.lines} == {METHODS["mtp"].color}
+
+
+def test_the_longest_draft_has_the_full_colour_of_the_method():
+    (axes,) = FIGURES["11_speed"](DATA["11_speed"]).axes
+    shades = [to_hex(bar.get_facecolor()) for bar in axes.patches[:2]]
+    assert shades[1] == METHODS["mtp"].color != shades[0]
 
 
 def test_exercise_1_wants_the_shift():

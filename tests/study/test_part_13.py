@@ -2,16 +2,16 @@
 
 import pytest
 
-from figure_checks import check_figure
+from figure_checks import check_figure, speed_data
 from specdec_lab.study.exercises import check_chain_keys, check_pairs, check_rerank
-from specdec_lab.study.figures import FIGURES, part_13
+from specdec_lab.study.figures import FIGURES
 
 BRANCH = {"word": "am", "chance": 0.4, "after": [["a", 0.5], ["the", 0.2]]}
 COLUMN = {"feature": "I", "token": "am", "guess": "a", "truth": "a", "own": False}
 POINT = {"confidence": 0.3, "accepted": 0.4, "num": 12}
 NODE = {"word": "sea", "parent": -1, "score": 0.5, "rank": 1}
 CHANCES = {"greedy": [0.4, 0.3], "sampled": [0.5, 0.4]}
-WAYS = {way: {"tau": 1.2 + 0.1 * n, "speedup": 1.0} for n, way in enumerate(part_13.WAYS)}
+WAYS = ("EAGLE-1, chain", "EAGLE-2, tree", "EAGLE-3, chain", "EAGLE-3, tree")
 DATA = {
     "13_uncertainty": {
         "root": "I",
@@ -42,10 +42,7 @@ DATA = {
         "temperatures": [0.5, 1.0],
         "chances": {"eagle_1": CHANCES, "eagle_3": CHANCES},
     },
-    "13_chains_and_trees": {
-        "k": dict.fromkeys(part_13.WAYS, 4),
-        "domains": [{"domain": "chat", "ways": WAYS}],
-    },
+    "13_chains_and_trees": speed_data(*WAYS),
 }
 
 
@@ -67,7 +64,7 @@ def test_titles_say_what_the_numbers_say():
     assert "1 of 2 guessed" in title("13_pairs")
     assert "token 2: one step 0.10, EAGLE-3 0.20" in title("13_drift")
     assert "EAGLE-1 0.40, EAGLE-3 0.45; cap 0.90" in title("13_shipped")
-    assert "EAGLE-3, tree on chat, 1.50" in title("13_chains_and_trees")
+    assert "EAGLE-1, chain on chat, 2.50" in title("13_chains_and_trees")
 
 
 def test_the_mask_is_drawn_square_by_square():
