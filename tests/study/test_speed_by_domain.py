@@ -72,7 +72,7 @@ def test_a_bar_has_a_whisker_and_its_axis_says_what_it_contains():
     (whisker,) = axes.collections[0].get_segments()
     assert whisker[:, 0] == pytest.approx([1.9, 2.2])
     assert "without the prompt" in axes.get_xlabel()
-    assert "one request of 24 tokens, 3 rounds" in axes.get_xlabel()
+    assert "one answer of 24 tokens; median and range of 3 rounds" in axes.get_xlabel()
     (axes,) = speed_figure(speed_data("a", "b"), LOOKS, ("speedup",)).axes
     assert "prompt included" in axes.get_xlabel()
 

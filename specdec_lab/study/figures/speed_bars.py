@@ -50,7 +50,7 @@ def speed_bars(axes: Axes, data: Mapping, looks: Looks, what: str = "steps") -> 
     axes.set(xlim=(0, 1.5 * axes.get_xlim()[1]), ylim=(len(domains) - 0.5, -0.5))
     axes.set_yticks(range(len(domains)), [domain["domain"] for domain in domains])
     axes.grid(visible=False, axis="y")
-    about = f"one request of {data['tokens']} tokens, {data['rounds']} rounds: median, whole range"
+    about = f"one answer of {data['tokens']} tokens; median and range of {data['rounds']} rounds"
     axes.set_xlabel(f"{CONTENT[what][1]}\n{about}", fontsize=9.5)
 
 
