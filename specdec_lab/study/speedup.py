@@ -84,9 +84,9 @@ class Speeds:
 
     def __str__(self) -> str:
         """A line a way; a refused speed-up stands there as such."""
-        plain = self.ways[PLAIN]
+        number = len(self.ways[PLAIN].tokens)
         about = (
-            f"{len(plain.tokens)} requests of at most {self.max_new_tokens} tokens; median of "
+            f"{number} request{'s' * (number > 1)} of at most {self.max_new_tokens} tokens; median of "
             f"{self.rounds} alternating rounds (lowest-highest)"
         )
         head = ("", "tau", "step, plain = 1", "s a request, with prompt")
