@@ -86,8 +86,8 @@ class Speeds:
         """A line a way; a refused speed-up stands there as such."""
         number = len(self.ways[PLAIN].tokens)
         about = (
-            f"{number} request{'s' * (number > 1)} of at most {self.max_new_tokens} tokens; median of "
-            f"{self.rounds} alternating rounds (lowest-highest)"
+            f"{number} request{'s' * (number > 1)} of at most {self.max_new_tokens} tokens; median "
+            f"of {self.rounds} alternating rounds (lowest-highest)"
         )
         head = ("", "tau", "step, plain = 1", "s a request, with prompt")
         rows = [_row(label, speed) for label, speed in self.ways.items()]
