@@ -76,7 +76,7 @@ def best_in_words(data: Mapping, what: str = "steps") -> str:
     if best is None:
         return "No result: every speed-up lies above tau"
     speed, way, domain = best
-    return f"At best {speed:.2f} times as fast, {CONTENT[what][0]}: {way}, {domain}"
+    return f"At best {speed:.2f} x {CONTENT[what][0]}: {way}, on {domain}"
 
 
 def _bar(axes: Axes, at: float, found: Mapping, what: str, look: Mapping) -> None:
