@@ -89,7 +89,7 @@ def test_a_refused_speed_up_has_no_bar_and_wins_nothing():
     (axes,) = speed_figure(data, LOOKS).axes
     assert [bar.get_width() for bar in axes.patches] == [1.9]
     assert axes.texts[0].get_text() == "refused: above tau 2.50"
-    assert best_in_words(data) == "At best 1.90 x without the prompt: b, on chat"
+    assert best_in_words(data) == "At best 1.90 x (1.80-2.10) without the prompt: b, on chat"
     data["domains"][0]["ways"]["b"]["refused"] = True
     assert best_in_words(data).startswith("No result")
     assert speed_figure(data, LOOKS).axes[0].texts

@@ -30,7 +30,7 @@ def speed_figure(data: Mapping, looks: Looks, whats: Sequence[str] = ("steps",))
         speed_bars(axes, data, looks, what)
     name_ways(figure, data, looks)
     title = best_in_words(data, whats[0])
-    figure.suptitle(title, x=0.02, ha="left", weight="bold", fontsize=12)
+    figure.suptitle(title, x=0.02, ha="left", weight="bold", fontsize=11)
     return figure
 
 
@@ -63,20 +63,17 @@ def name_ways(figure: Figure, data: Mapping, looks: Looks) -> None:
 
 
 def best_in_words(data: Mapping, what: str = "steps") -> str:
-    """The fastest way of all, and where; or that there is no result."""
-    best = max(
-        (
-            (found[what]["median"], way, domain["domain"])
-            for domain in data["domains"]
-            for way, found in domain["ways"].items()
-            if not found["refused"]
-        ),
-        default=None,
-    )
-    if best is None:
+    """The fastest way of all with its range, and where; or that there is no result."""
+    believed = [
+        (found[what]["median"], found[what]["low"], found[what]["high"], way, domain["domain"])
+        for domain in data["domains"]
+        for way, found in domain["ways"].items()
+        if not found["refused"]
+    ]
+    if not believed:
         return "No result: every speed-up lies above tau"
-    speed, way, domain = best
-    return f"At best {speed:.2f} x {CONTENT[what][0]}: {way}, on {domain}"
+    middle, low, high, way, domain = max(believed)
+    return f"At best {middle:.2f} x ({low:.2f}-{high:.2f}) {CONTENT[what][0]}: {way}, on {domain}"
 
 
 def _bar(axes: Axes, at: float, found: Mapping, what: str, look: Mapping) -> None:
