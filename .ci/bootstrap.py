@@ -20,11 +20,16 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".specdec_lab_ready"
+START = "specdec_lab_threads.pth"  # Python runs the line in it at each start
 PROJECT = ROOT / "pyproject.toml"
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 
 OLDEST, NEWEST = (3, 11), (3, 13)  # as requires-python in pyproject.toml
 TORCH = "torch>=2.6,<2.14"  # as in pyproject.toml
+PREPARE_THREADS = (  # whoever imports torch first, be it in the kernel that an editor starts
+    "import os, sys; path = os.path.join(sys.prefix, os.pardir, 'specdec_lab', 'threads.py'); "
+    "scope = {}; os.path.exists(path) and (exec(open(path).read(), scope), scope['prepare']())\n"
+)
 NEEDED_GB = 4  # the CPU build of everything takes less than 2 GB, downloads included less than 4
 
 
@@ -89,8 +94,8 @@ def check_disk(free_bytes=None):
 
 
 def fingerprint():
-    """What the environment depends on, as one line: the requirements and the recorded versions."""
-    digest = hashlib.sha256()
+    """What the environment depends on, as one line: requirements, recorded versions, its start."""
+    digest = hashlib.sha256(PREPARE_THREADS.encode())
     for path in (PROJECT, CONSTRAINTS):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -157,6 +162,12 @@ def install_packages():
     run(PYTHON, "-m", "pip", "install", "-c", CONSTRAINTS, "-e", ".[test]")
 
 
+def prepare_threads():
+    """Lets each Python of .venv prepare torch's threads when it starts."""
+    for folder in (VENV / "lib").glob("python3.*/site-packages"):
+        (folder / START).write_text(PREPARE_THREADS)
+
+
 def fetch_model():
     """Fetches the default language model into the user's cache, unless it is there."""
     say("Step 4 of 4: the language model SmolLM2-135M-Instruct (100 MB, fetched once, 2 minutes).")
@@ -191,6 +202,7 @@ def set_up():
         make_venv()
         install_torch()
         install_packages()
+        prepare_threads()
         fetch_model()
         STAMP.write_text(fingerprint() + "\n")
         say(f"Set-up finished after {time.monotonic() - start:.0f} seconds.")

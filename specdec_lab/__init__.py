@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from specdec_lab.threads import prepare as _prepare_threads
+
 if TYPE_CHECKING:
     from specdec_lab.decoding.checkpoint import load_target
     from specdec_lab.decoding.decode import Generation, generate, stream
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from specdec_lab.proposers.ngram import NGram
     from specdec_lab.proposers.pard import PARD
     from specdec_lab.proposers.suffix import Suffix
+
+_prepare_threads()  # before torch is loaded
 
 __version__ = "0.1.0"
 

@@ -1,9 +1,12 @@
 """What every test shares: offline and headless settings, GPU deselection, the no-skip rule."""
 
+import gc
 import os
 import sys
 
 import pytest
+
+import specdec_lab  # noqa: F401  prepares torch's threads, so before torch
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -38,6 +41,17 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, ...]]]:
     from recorded_graphs import record_captures
 
     return record_captures(monkeypatch)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Imports leave a million objects that stay: the collector need not walk them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from project import ROOT, load_ci
 
-bootstrap, lab, check = load_ci("bootstrap"), load_ci("lab"), load_ci("check")
+bootstrap, lab = load_ci("bootstrap"), load_ci("lab")
 
 
 @pytest.fixture
@@ -134,13 +134,3 @@ def test_the_lab_prints_its_address(monkeypatch, capsys, shown):
 
 def test_no_display_means_no_browser():
     assert not lab.has_browser({}, "linux")
-
-
-def test_check_totals_end_the_output():
-    parts = [
-        check.Part("lint", True, 1.0),
-        check.Part("fast", True, 42.4, check.Counter(passed=9, failed=1, skipped=2)),
-    ]
-    text = check.summary(parts).splitlines()
-    assert "The fast part took 42 s (limit 60 s)." in text
-    assert text[-1] == "total: 9 passed, 1 failed, 2 skipped"

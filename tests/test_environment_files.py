@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from project import ROOT, load_ci
+from specdec_lab import threads
 
 CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib", "seaborn-base": "seaborn"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -36,6 +37,10 @@ def pins() -> dict[str, str]:
     return dict(line.split("==") for line in lines)
 
 
+def test_environment_yml_lets_threads_wait_as_the_package_does():
+    assert CONDA["variables"] == threads.SPIN
+
+
 def test_environment_yml_agrees_with_pyproject():
     wanted = bounds(PROJECT["dependencies"])
     wanted["python"] = bounds([f"python{PROJECT['requires-python']}"])["python"]
@@ -45,7 +50,7 @@ def test_environment_yml_agrees_with_pyproject():
 
 
 def test_42_environment_yml_can_be_solved_on_any_platform():
-    assert set(CONDA) == {"name", "channels", "dependencies"}
+    assert set(CONDA) == {"name", "channels", "dependencies", "variables"}
     assert CONDA["channels"] == ["conda-forge", "nodefaults"]
     (pip_part,) = [entry["pip"] for entry in CONDA["dependencies"] if isinstance(entry, dict)]
     assert pip_part[-1] == "-e ."

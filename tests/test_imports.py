@@ -18,7 +18,7 @@ from project import ROOT
 PACKAGE = ROOT / "specdec_lab"
 ROOMS = ("decoding", "proposers", "training", "study")  # a room sees itself and what stands before
 FILES = sorted(PACKAGE.rglob("*.py"))
-ANYWHERE_ABOVE_DECODING = {"prompts"}
+ANYWHERE_ABOVE_DECODING = {"prompts", "threads"}
 TRANSFORMERS_ALLOWED = {
     "decoding/checkpoint.py",  # reads checkpoint, config and tokenizer
     "decoding/text.py",

@@ -202,6 +202,28 @@ def probe_rows(
     return results
 
 
+def probe_threads(target: Target, context: int = 60, width: int = 5, seed: int = 0) -> bool:
+    """Whether one thread gives, here and now, bitwise the logits that all threads give: of a lone
+    node and of ``width`` in one forward, behind a prefill of ``context`` random tokens.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(target.vocab_size, (1, context + width), generator=generator)
+    ids = ids.to(target.device)
+
+    def logits() -> Tensor:  # (1, 1 + width, V)
+        cache = _read(target, ids[:, :context], context + width)
+        nodes = ids[:, context:]
+        chains = [_score_chain(target, cache, nodes[:, :n]) for n in (1, width)]
+        return torch.cat(chains, dim=1)
+
+    number, together = torch.get_num_threads(), logits()
+    torch.set_num_threads(1)
+    try:
+        return torch.equal(logits(), together)
+    finally:
+        torch.set_num_threads(number)
+
+
 def _read(target: Target, tokens: Tensor, max_length: int, counts: Tensor | None = None) -> KVCache:
     """A new cache that has read ``tokens`` (B, P), or the first ``counts`` (B,) of each row."""
     cache = target.start(len(tokens), max_length)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
+
+from specdec_lab import threads
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -18,6 +22,7 @@ NEEDED = {  # package -> first version that will do, first that will not
     "jupyterlab_widgets": ((3,), (4,)),
 }
 PYTHON = ((3, 11), (3, 14))
+HELD = 0.3  # cores that other programs may hold before it is said
 SETUP = "close JupyterLab and start it again with 'make lab'"
 
 
@@ -34,13 +39,19 @@ class Finding:
 
 def environment() -> list[Finding]:
     """Python and the packages: their versions and whether they are ones that the course knows."""
-    return [_python(), *map(_package, NEEDED), _threads()]
+    return [_python(), *map(_package, NEEDED), *_threads()]
 
 
 def model(target: Target) -> list[Finding]:
-    """The loaded model: what it is, and whether its numbers depend on how many rows are read."""
+    """The loaded model: what it is, and whether its numbers depend on how many rows are read, or
+    on how many threads work.
+    """
     size = f"{target.num_layers} layers, {target.vocab_size:,} tokens, {target.dtype}"
-    return [Finding(True, f"model {target.name}: {size} on {target.device}"), _rows(target)]
+    return [
+        Finding(True, f"model {target.name}: {size} on {target.device}"),
+        _rows(target),
+        _one(target),
+    ]
 
 
 def _rows(target: Target) -> Finding:
@@ -55,6 +66,19 @@ def _rows(target: Target) -> Finding:
         False,
         f"the last digits of the model's numbers differ here ({', '.join(different)}): where two "
         "tokens are almost equally likely, a text may differ from the one stored; go on",
+    )
+
+
+def _one(target: Target) -> Finding:
+    """The same of one thread against all of them."""
+    from specdec_lab.decoding.target import probe_threads
+
+    if probe_threads(target):
+        return Finding(True, "one thread or all of them: the same numbers, bit for bit")
+    return Finding(
+        False,
+        "the last digits of the model's numbers differ here between one thread and all of them: "
+        "compare texts only where as many threads wrote them; go on",
     )
 
 
@@ -84,8 +108,38 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("+")[0].split(".")[:3] if part.isdigit())
 
 
-def _threads() -> Finding:
+def _threads() -> list[Finding]:
     import torch
 
-    threads = torch.get_num_threads()
-    return Finding(True, f"{threads} {'thread' if threads == 1 else 'threads'} for the model")
+    number, quota = torch.get_num_threads(), threads.cpu_quota()
+    text = f"{number} {'thread' if number == 1 else 'threads'} for the model"
+    problems = [*_settings(os.environ), *_quota(number, quota), *_others(threads.held_by_others())]
+    return [Finding(True, text), *(Finding(False, problem) for problem in problems)]
+
+
+def _settings(environ: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with how the threads were told to wait, and how many there should be."""
+    for name in (*threads.WAIT, *threads.COUNT):
+        if name in environ and not threads.understood(name, environ):
+            yield f"{name}={environ[name]} says nothing to the threads: take it away, then {SETUP}"
+    if not any(threads.understood(name, environ) for name in threads.WAIT):
+        yield (
+            "torch was there before specdec_lab, so a busy machine will be many times slower: "
+            "restart the kernel and import specdec_lab first, or " + SETUP
+        )
+
+
+def _quota(number: int, quota: float | None) -> Iterator[str]:
+    if quota is not None and number > max(1, quota):
+        yield (
+            f"{number} threads fight over {quota:g} CPUs, which is all this container may use: "
+            f"set OMP_NUM_THREADS={max(1, int(quota))}, then {SETUP}"
+        )
+
+
+def _others(held: float) -> Iterator[str]:
+    if held >= HELD:
+        yield (
+            f"other programs keep {held:.1f} cores busy now: all times will be too long, and one "
+            "thread, torch.set_num_threads(1), may be quicker; close what you do not need"
+        )

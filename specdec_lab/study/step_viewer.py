@@ -17,7 +17,6 @@ def panel(decisions: Sequence[Decision], start: int = 1) -> Panel:
         draw=lambda decision: picture(decisions[decision - 1]),
         describe=lambda decision: f"decision = {decision}: {sentence(decisions[decision - 1])}",
         start={"decision": start},
-        live=True,
     )
 
 

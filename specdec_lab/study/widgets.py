@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gc
 import html
+import io
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 import ipywidgets
+from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
-from specdec_lab.study.figures.style import DPI, render
+from specdec_lab.study.figures.style import PALETTE
+
+DPI = 100  # of a panel's picture: one pixel of it is one of the page
+GATHER = 0.01  # seconds in which further moves of a slider join the same redraw
 
 
 class Panel:
@@ -20,9 +28,10 @@ class Panel:
     ``controls`` maps a name to the list of its values; the slider is called by that name.
     ``draw(**state)`` returns a matplotlib Figure or HTML; ``describe(**state)`` the sentence, which
     says the state in words (``k = 5: ...``) and describes the picture for who cannot see it.
-    ``start`` gives first values other than the first of each list. A panel redraws when a slider is
-    let go, or all the time if ``live`` (only for what takes less than 0.15 s); a state that was
-    shown before is not computed again. Whatever goes wrong is shown in the panel's place.
+    ``start`` gives first values other than the first of each list. The picture follows a slider
+    while it is dragged; where the drawing is slower than the hand, only the newest state is drawn,
+    and a state that was shown before is not computed again. Figures of one size never move what is
+    below them. Whatever goes wrong is shown in the panel's place.
     Raises ValueError for a list that is empty or holds a value twice, and for a start outside it.
     """
 
@@ -33,19 +42,20 @@ class Panel:
         describe: Callable[..., str],
         *,
         start: Mapping[str, object] | None = None,
-        live: bool = False,
         dpi: int = DPI,
     ) -> None:
         self._draw, self._describe, self._dpi = draw, describe, dpi
+        self._renderer = RendererAgg(1, 1, dpi)
         self._seen: dict[tuple, str] = {}
+        self._due = False
         self.sliders = {
-            name: _slider(name, values, start or {}, live) for name, values in controls.items()
+            name: _slider(name, values, start or {}) for name, values in controls.items()
         }
         self.view = ipywidgets.HTML()
         self.box = ipywidgets.VBox([ipywidgets.HBox(list(self.sliders.values())), self.view])
         for slider in self.sliders.values():
             slider.observe(self._moved, names="value")
-        self._moved()
+        self._show_newest()
 
     @property
     def state(self) -> dict[str, object]:
@@ -53,7 +63,7 @@ class Panel:
         return {name: slider.value for name, slider in self.sliders.items()}
 
     def redraw(self) -> None:
-        """Show the present state; an error is shown in its place and raised too."""
+        """Show the present state now; an error is shown in its place and raised too."""
         state = self.state
         key = tuple(state.values())
         try:
@@ -71,22 +81,59 @@ class Panel:
 
             display(self.box)
 
-    def _moved(self, change: object = None) -> None:
-        with suppress(Exception):  # a kernel would swallow it too; the panel shows it
+    def _moved(self, change: object) -> None:
+        """Redraw once for all moves that wait in the kernel; at once where no loop runs."""
+        if self._due:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._show_newest()
+        else:
+            self._due = True
+            loop.call_later(GATHER, self._show_newest)
+
+    def _show_newest(self) -> None:
+        self._due = False
+        with _young_garbage(), suppress(Exception):  # a kernel swallows it too; the panel shows it
             self.redraw()
 
     def _content(self, state: dict[str, object]) -> str:
         drawn, sentence = self._draw(**state), self._describe(**state)
         if isinstance(drawn, Figure):
-            drawn = _image(drawn, sentence, self._dpi)
+            drawn = self._image(drawn, sentence)
         return (
             f'<figure class="specdec-figure" style="margin:0">{drawn}'
-            f'<figcaption class="specdec-status">{html.escape(sentence)}</figcaption></figure>'
+            '<figcaption class="specdec-status" aria-live="polite" style="max-width:840px;'
+            f'line-height:1.4;min-height:4.2em">{html.escape(sentence)}</figcaption></figure>'
         )
+
+    def _image(self, figure: Figure, alt: str) -> str:
+        """An ``img`` of the figure, drawn once, that keeps its place on the page while it loads."""
+        width, height = (round(100 * inches) for inches in figure.get_size_inches())
+        encoded = base64.b64encode(self._png(figure)).decode()
+        return (
+            f'<img alt="{html.escape(alt)}" width="{width}" height="{height}" '
+            f'style="max-width:none" src="data:image/png;base64,{encoded}">'
+        )
+
+    def _png(self, figure: Figure) -> bytes:
+        """The figure's pixels as a small PNG, fast; a renderer remembers how wide words are."""
+        figure.set_dpi(self._dpi)
+        width, height = map(int, figure.bbox.size)
+        if (self._renderer.width, self._renderer.height) != (width, height):
+            self._renderer = RendererAgg(width, height, self._dpi)
+        self._renderer.clear()
+        figure.draw(self._renderer)
+        pixels = Image.frombuffer("RGBA", (width, height), self._renderer.buffer_rgba())
+        few = pixels.convert("RGB").quantize(PALETTE, Image.Quantize.FASTOCTREE)
+        buffer = io.BytesIO()
+        few.save(buffer, format="png", compress_level=1)
+        return buffer.getvalue()
 
 
 def _slider(
-    name: str, values: Sequence[object], start: Mapping[str, object], live: bool
+    name: str, values: Sequence[object], start: Mapping[str, object]
 ) -> ipywidgets.SelectionSlider:
     if not values or len(set(values)) < len(values):
         raise ValueError(f"The slider {name} needs a list of different values, not {values!r}.")
@@ -98,18 +145,29 @@ def _slider(
         options=options,
         value=first,
         description=name,
-        continuous_update=live,
+        continuous_update=True,
         style={"description_width": "initial"},
         layout={"width": "360px"},
     )
 
 
-def _image(figure: Figure, alt: str, dpi: int) -> str:
-    encoded = base64.b64encode(render(figure, "png", dpi)).decode()
-    width = round(figure.get_figwidth() * 100)
-    return f'<img alt="{html.escape(alt)}" width="{width}" src="data:image/png;base64,{encoded}">'
-
-
 def _error(error: Exception) -> str:
     text = html.escape(f"{type(error).__name__}: {error}")
     return f'<pre class="specdec-error" role="alert">This picture could not be drawn.\n{text}</pre>'
+
+
+@contextmanager
+def _young_garbage() -> Iterator[None]:
+    """Collects what is drawn and dropped within while it is young.
+
+    A figure consists of cycles. Left to itself Python looks for them among all objects every twenty
+    pictures or so, which takes half a second in a kernel that has loaded a model.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect(0)
+        if enabled:
+            gc.enable()

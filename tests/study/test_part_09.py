@@ -1,9 +1,8 @@
 """The figures of notebook 09, and the checks of its exercises."""
 
-import pytest
 from matplotlib.collections import LineCollection
 
-from figure_checks import check_figure, speed_data
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import (
     check_enough_tau,
     check_rows_of_a_step,
@@ -11,15 +10,6 @@ from specdec_lab.study.exercises import (
 )
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.training.pard_method import drop_tokens
-
-PANEL = {
-    "title": "drafting",
-    "rows": ["t", "mask 1"],
-    "columns": ["t", "mask 1"],
-    "kinds": ["token", "mask"],
-    "visible": [[1, 0], [1, 1]],
-}
-POINT = {"loss": 2.0, "alpha": [0.4, 0.1], "judged": [90, 40], "tau": 1.44}
 
 
 def spread(median):
@@ -33,35 +23,15 @@ DATA = {
         "pard": [spread(6), spread(7.5)],
         "plain": spread(30),
     },
-    "09_who_sees_whom": {"panels": [PANEL, PANEL | {"title": "training"}]},
     "09_dropped": {"kept": [[1, 1], [1, 0], [0, 0], [1, 0]]},
-    "09_learning": {
-        "method": "pard",
-        "tokens": 3000,
-        "cap": 0.9,
-        "curve": [{"step": 0, **POINT}, {"step": 10, **POINT}],
-    },
     "09_by_depth": {
         "draft_model": [0.5, 0.5, None],
         "pard": [0.5, 0.2, None],
         "pard_anywhere": [0.5, 0.2, 0.1],
         "num_trained": 2,
     },
-    "09_greedy_or_sampled": {
-        "draft_model": {"greedy": [0.4], "sampled": [0.5]},
-        "pard": {"greedy": [0.4, 0.2], "sampled": [0.4, 0.25]},
-    },
-    "09_speed": speed_data("one by one, k = 2", "PARD, k = 4", domains=("chat", "json")),
+    "09_speed": made_speeds("one by one, k = 2", "PARD, k = 4", domains=("chat", "json")),
 }
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("09_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_titles_say_what_was_measured():

@@ -1,39 +1,10 @@
 """The figures of notebook 10, and the checks of its exercises."""
 
-import pytest
-
-from figure_checks import check_figure, speed_data
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import check_blind_head, check_state_share
 from specdec_lab.study.figures import FIGURES
 
-ENTRY = {"step": 0, "loss": 4.0, "alpha": [0.1, 0.2], "judged": [90, 30], "tau": 1.1}
-RUN = {
-    "method": "mlp_speculator",
-    "tokens": 1000,
-    "steps": 4,
-    "minutes": 1.5,
-    "curve": [
-        {"step": 1, "places": 500, "loss": 3.0, "alpha": [0.1], "tau": 1.1, "judged": [90]},
-        {"step": 2, "places": 900, "loss": 2.0, "alpha": [0.2], "tau": 1.2, "judged": [90]},
-    ],
-}
 DATA = {
-    "10_pairs": {
-        "first": ["New", "Los"],
-        "second": ["York", "Angeles"],
-        "laws": {
-            "target": [[0.6, 0.0], [0.0, 0.4]],
-            "blind": [[0.36, 0.24], [0.24, 0.16]],
-            "knowing": [[0.6, 0.0], [0.0, 0.4]],
-        },
-        "accepted": {"target": None, "blind": 0.52, "knowing": 1.0},
-    },
-    "10_live": {
-        "method": "mlp_speculator",
-        "tokens": 3000,
-        "cap": 0.97,
-        "curve": [ENTRY, ENTRY | {"step": 20, "loss": 2.0, "alpha": [0.3, 0.4]}],
-    },
     "10_knowing": {"tokens": 3000, "curves": {"reads": [0.3, 0.4], "blind": [0.3, 0.2]}},
     "10_by_depth": {
         "domains": [
@@ -41,25 +12,9 @@ DATA = {
             {"domain": "code", "alpha": [0.4, 0.5, 0.5], "tau": 1.7},
         ]
     },
-    "10_vocabulary": {
-        "sizes": [1024, 8192],
-        "curves": {"chat": [0.8, 0.97], "chat, Turkish": [0.5, 0.9]},
-        "shipped": 8192,
-    },
     "10_temperature": {"temperatures": [0.1, 1.0], "greedy": [0.4, 0.2], "sampled": [0.4, 0.3]},
-    "10_speed": speed_data("k = 1", "k = 2", domains=("chat", "code")),
-    "10_training": {"milestones": [], "shipped": [RUN]},
-    "10_learning": {"milestones": [RUN, RUN | {"tokens": 3000}], "shipped": []},
+    "10_speed": made_speeds("k = 1", "k = 2", domains=("chat", "code")),
 }
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("10_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_titles_say_the_numbers_that_are_drawn():

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.colors import to_hex
 
-from figure_checks import check_figure, speed_data
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import (
     check_price_of_a_step,
     check_reads_and_guesses,
@@ -14,7 +14,6 @@ from specdec_lab.study.figures.style import METHODS
 
 HEAD = {"state": "h2", "token": None, "module": "head 2", "guess": "t4", "made": []}
 CHAIN = {"state": "h2'", "token": "t4", "module": "M", "guess": "t5", "made": ["state", "token"]}
-POINT = {"loss": 2.0, "alpha": [0.4, 0.1], "judged": [90, 40], "tau": 1.44}
 LINE = {"method": "mtp", "label": "unrolled", "alpha": [0.5, 0.4, None]}
 DATA = {
     "11_alignment": {
@@ -28,12 +27,6 @@ DATA = {
             {"label": "added later", "first": 1.0, "second": 0.52},
             {"label": "together", "first": 1.0, "second": 0.98},
         ]
-    },
-    "11_learning": {
-        "method": "mtp",
-        "tokens": 1500,
-        "cap": 0.9,
-        "curve": [{"step": 0, **POINT}, {"step": 10, **POINT}],
     },
     "11_unrolled": {
         "title": "a finding",
@@ -53,21 +46,12 @@ DATA = {
         "greedy": [0.5, 0.3],
         "sampled": [0.52, 0.4],
     },
-    "11_speed": speed_data("k = 1", "k = 2", domains=("chat", "json"), method="mtp"),
+    "11_speed": made_speeds("k = 1", "k = 2", domains=("chat", "json"), method="mtp"),
     "11_against": {
         "title": "a finding",
         "lines": [LINE, {"method": "ngram", "label": "n-gram", "alpha": [None, None, None]}],
     },
 }
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("11_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_a_head_that_reads_no_token_has_no_box_for_one():

@@ -3,9 +3,6 @@
 from itertools import product
 from math import prod
 
-import pytest
-
-from figure_checks import check_figure
 from specdec_lab.study.exercises import (
     check_block_chain,
     check_fixed_tree,
@@ -17,10 +14,6 @@ from specdec_lab.study.figures.tree_layout import tree_layout
 from specdec_lab.study.traversal import right_weight
 
 TOKENS = {name: [2.0, 3.25] for name in part_12.SCHEMES}
-PANEL = {"draft": "poor", "temperature": 1.0, "chain": [1.5, 2], "tree": [2, 3], "best": [2, 3.2]}
-NODE = {"word": "sea", "parent": -1, "score": 0.5, "rank": 1}
-COST = {"1": 1.0, "5": 1.1, "33": 2.0}
-LINE = {"label": "a tree", "kind": "tree", "free": False, "speedup": [1.2, 1.5]}
 DATA = {
     "12_tree": {
         "words": ["the", "cat", "dog", "sat"],
@@ -29,17 +22,6 @@ DATA = {
         "first_position": 7,
         "seen": [[i >= j for j in range(4)] for i in range(4)],
     },
-    "12_broken_trees": {
-        "rules": [
-            {"name": "reject", "total_variation": 0.0, "right": True},
-            {"name": "siblings_by_rank", "total_variation": 0.3, "right": False},
-        ]
-    },
-    "12_expand": {
-        "root": "the",
-        "nodes": [NODE, NODE | {"parent": 0, "score": 0.3}, NODE | {"score": 0.1, "rank": 0}],
-    },
-    "12_equal_nodes": {"nodes": [4, 8], "panels": [PANEL, PANEL, PANEL, PANEL]},
     "12_explore": {
         "draft": "good",
         "temperature": 0.7,
@@ -47,26 +29,7 @@ DATA = {
         "temperatures": [0.0, 0.7],
         "tokens": TOKENS,
     },
-    "12_block": {
-        "ks": [1, 2],
-        "drafts": {"good": {"token": [0.8, 1.5], "block": [0.8, 1.6]}},
-    },
-    "12_price": {
-        "curves": [{"label": "here", "cost": COST}],
-        "nodes": [4, 32],
-        "draft_cost": 0.1,
-        "lines": [LINE, LINE | {"kind": "chain", "free": True}],
-    },
 }
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("12_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_the_panel_is_told_in_words_with_its_numbers():

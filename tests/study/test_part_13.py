@@ -1,15 +1,11 @@
 """The figures of notebook 13, and the checks of its exercises."""
 
-import pytest
-
-from figure_checks import check_figure, speed_data
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import check_chain_keys, check_pairs, check_rerank
 from specdec_lab.study.figures import FIGURES
 
 BRANCH = {"word": "am", "chance": 0.4, "after": [["a", 0.5], ["the", 0.2]]}
 COLUMN = {"feature": "I", "token": "am", "guess": "a", "truth": "a", "own": False}
-POINT = {"confidence": 0.3, "accepted": 0.4, "num": 12}
-NODE = {"word": "sea", "parent": -1, "score": 0.5, "rank": 1}
 CHANCES = {"greedy": [0.4, 0.3], "sampled": [0.5, 0.4]}
 WAYS = ("EAGLE-1, chain", "EAGLE-2, tree", "EAGLE-3, chain", "EAGLE-3, tree")
 DATA = {
@@ -25,16 +21,6 @@ DATA = {
             "EAGLE-3": {"error": None, "right": [0.3, 0.2]},
         }
     },
-    "13_tree": {
-        "root": "the",
-        "nodes": [NODE, NODE | {"parent": 0, "score": 0.3}, NODE | {"score": 0.1, "rank": 0}],
-    },
-    "13_calibration": {
-        "panels": [
-            {"title": "first", "lines": {"eagle_1": [POINT], "eagle_3": [POINT, POINT]}},
-            {"title": "later", "lines": {"eagle_1": [POINT]}},
-        ]
-    },
     "13_mask": {"steps": 2, "places": 2, "seen": [[1, 0, 1, 0]] * 4},
     "13_shipped": {
         "alpha": {"eagle_1": [0.4, 0.3], "eagle_3": [0.45, 0.35]},
@@ -42,17 +28,8 @@ DATA = {
         "temperatures": [0.5, 1.0],
         "chances": {"eagle_1": CHANCES, "eagle_3": CHANCES},
     },
-    "13_chains_and_trees": speed_data(*WAYS),
+    "13_chains_and_trees": made_speeds(*WAYS),
 }
-
-
-def test_every_figure_of_the_part_is_tested_here():
-    assert {slug for slug in FIGURES if slug.startswith("13_")} == set(DATA)
-
-
-@pytest.mark.parametrize("slug", DATA)
-def test_a_figure_is_drawn_and_has_a_finding_as_title(slug):
-    check_figure(FIGURES[slug](DATA[slug]))
 
 
 def test_titles_say_what_the_numbers_say():

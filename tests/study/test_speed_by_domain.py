@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from figure_checks import speed_data
+from made_speeds import made_speeds
 from specdec_lab.proposers.ngram import NGram
 from specdec_lab.study import speed_by_domain as module
 from specdec_lab.study.figures.speed_bars import best_in_words, speed_figure
@@ -68,23 +68,23 @@ def test_a_picture_has_every_number_with_its_spread(found):
 
 
 def test_a_bar_has_a_whisker_and_its_axis_says_what_it_contains():
-    (axes,) = speed_figure(speed_data("a", "b"), LOOKS).axes
+    (axes,) = speed_figure(made_speeds("a", "b"), LOOKS).axes
     (whisker,) = axes.collections[0].get_segments()
     assert whisker[:, 0] == pytest.approx([1.9, 2.2])
     assert "without the prompt" in axes.get_xlabel()
     assert "one answer of 24 tokens; median and range of 3 rounds" in axes.get_xlabel()
-    (axes,) = speed_figure(speed_data("a", "b"), LOOKS, ("speedup",)).axes
+    (axes,) = speed_figure(made_speeds("a", "b"), LOOKS, ("speedup",)).axes
     assert "prompt included" in axes.get_xlabel()
 
 
 def test_ways_are_named_where_there_are_several():
-    legend = speed_figure(speed_data("a", "b"), LOOKS).legends[0]
+    legend = speed_figure(made_speeds("a", "b"), LOOKS).legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
-    assert not speed_figure(speed_data("a"), LOOKS[:1]).legends
+    assert not speed_figure(made_speeds("a"), LOOKS[:1]).legends
 
 
 def test_a_refused_speed_up_has_no_bar_and_wins_nothing():
-    data = speed_data("a", "b")
+    data = made_speeds("a", "b")
     data["domains"][0]["ways"]["a"]["refused"] = True
     (axes,) = speed_figure(data, LOOKS).axes
     assert [bar.get_width() for bar in axes.patches] == [1.9]

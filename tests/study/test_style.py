@@ -1,12 +1,11 @@
 """The look of the figures, and that the same numbers give the same bytes (CASES 40, 41).
 
+That the stored files are what their numbers draw is the part "figures" of .ci/check.py.
+
 pytest tests/study/test_style.py
 """
 
 import base64
-import os
-import subprocess
-import sys
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -19,14 +18,6 @@ from specdec_lab.study.figures import FIGURES, style
 from specdec_lab.study.figures.measured import MEASURED
 
 LETTERS = "çğıİöşü ÇĞÖŞÜ α ∑ ≤ → Δ ✓ ○ ↻ ✗ ↵ ·"
-DRAW = """
-import sys
-from specdec_lab.study import recordings
-from specdec_lab.study.figures import FIGURES, style
-for kind in ("png", "svg"):
-    figure = FIGURES["00_promise"](recordings.load("00_promise"))
-    sys.stdout.buffer.write(style.render(figure, kind))
-"""
 
 
 @pytest.fixture
@@ -74,32 +65,12 @@ def test_41_the_look_does_not_depend_on_what_was_set_before():
     assert style.render(line_figure(), "svg") == before
 
 
-def test_41_another_process_draws_the_same_bytes():
-    env = os.environ | {"PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, "-c", DRAW], env=env, capture_output=True, check=True)
-    draw, data = FIGURES["00_promise"], recordings.load("00_promise")
-    assert run.stdout == b"".join(style.render(draw(data), kind) for kind in ("png", "svg"))
-    assert run.stdout.startswith(b"\x89PNG")
-
-
-def kinds_to_draw(slug):
-    """Every SVG, and one PNG of each notebook: both are written from the same figure, and pixels
-    take most of the time.
-    """
-    first = min(other for other in recordings.slugs() if other[:2] == slug[:2])
-    return ("png", "svg") if slug == first else ("svg",)
-
-
-@pytest.mark.parametrize("slug", sorted(set(FIGURES) & set(recordings.slugs())))
-def test_41_stored_figures_are_drawn_from_their_recordings(slug):
-    draw, data = FIGURES[slug], recordings.load(slug)
-    figure = draw(data)
-    if recordings.origin(slug)["versions"]["matplotlib"] != matplotlib.__version__:
-        assert style.render(figure, "svg") == style.render(draw(data), "svg")
-        return  # other versions draw other bytes
-    for kind in kinds_to_draw(slug):
-        stored = (ROOT / "figures" / f"{slug}.{kind}").read_bytes()
-        assert style.render(figure, kind) == stored, f"run make figures: {slug}.{kind} is old"
+def test_every_figure_of_the_course_says_what_is_seen_in_it():
+    for slug, draw in FIGURES.items():
+        figure = draw(recordings.load(slug))
+        titles = [axes.get_title(loc="left") for axes in figure.axes]
+        written = slug == "00_promise"  # its finding is a line of the text that it draws
+        assert any(titles) or figure.get_suptitle() or written, f"{slug} has no title"
 
 
 def test_every_stored_figure_is_in_the_registry():

@@ -126,7 +126,7 @@ def _title(num_tokens: int, forwards: int) -> str:
 def _draw_box(axes: Axes, box: Box) -> None:
     top = TOP + box.line * LINE
     color = TOKEN_COLORS[box.kind]
-    axes.add_patch(
+    axes.add_artist(
         Rectangle((box.left, top), box.width, BOX, facecolor=color, edgecolor="#444", linewidth=0.6)
     )
     middle = box.left + box.width / 2
@@ -146,7 +146,7 @@ def _draw_box(axes: Axes, box: Box) -> None:
 def _legend(axes: Axes, top: float) -> None:
     left = MARGIN
     for kind in KINDS:
-        axes.add_patch(
+        axes.add_artist(
             Rectangle((left, top), 0.24, 0.17, facecolor=TOKEN_COLORS[kind], edgecolor="#444")
         )
         axes.text(left + 0.12, top + 0.09, TOKEN_MARKS[kind], fontsize=8, ha="center", va="center")
@@ -162,7 +162,7 @@ def _bars(axes: Axes, data: dict, top: float) -> None:
     for row, (method, label, count) in enumerate((("none", "plain", data["plain_forwards"]), run)):
         y = top + 0.36 * row
         length = full * count / data["plain_forwards"]
-        axes.add_patch(Rectangle((start, y), length, 0.24, facecolor=METHODS[method].color))
+        axes.add_artist(Rectangle((start, y), length, 0.24, facecolor=METHODS[method].color))
         axes.text(start - 0.1, y + 0.12, label, fontsize=10, ha="right", va="center")
         axes.text(start + length + 0.08, y + 0.12, f"{count} forwards", fontsize=10, va="center")
 

@@ -36,8 +36,8 @@ def p_q_residual(data: dict) -> Figure:
         axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.09), fontsize=9.5)
     left.set_yticks(rows, data["tokens"])
     left.invert_yaxis()
-    left.set_title("What each model says", fontsize=11, fontweight="normal")
-    right.set_title("What a step emits", fontsize=11, fontweight="normal")
+    left.set_title("What each model says", fontsize=11, fontweight="normal", y=1)
+    right.set_title("What a step emits", fontsize=11, fontweight="normal", y=1)
     figure.suptitle(
         f"Accepted + recovered = p, whatever q is  (temperature {law['temperature']:g}, "
         f"acceptance {law['acceptance']:.2f})",

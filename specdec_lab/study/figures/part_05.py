@@ -35,7 +35,7 @@ def by_domain(data: dict) -> Figure:
     axes.text(1.03, len(groups) - 0.35, "rep4", **head)
     axes.text(1.19, len(groups) - 0.35, "loops", **head)
     axes.grid(visible=False, axis="y")
-    axes.set_title(f"Copying pays where the answer copies (k = {data['k']})", x=-0.3)
+    axes.set_title(f"Copying pays where the answer copies (k = {data['k']})", x=-0.3, y=1)
     return figure
 
 

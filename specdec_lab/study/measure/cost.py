@@ -1,4 +1,4 @@
-"""What a forward of several rows costs, and what a step spends outside the forward."""
+"""What a forward of several rows costs, what a step spends outside it, and what load does to it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.records import Draft
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.prompts import load_prompts
+from specdec_lab.study.measure.load import load_line, measure_load
 from specdec_lab.study.measure.profile import measure_profile, profile_table
 from specdec_lab.study.measure.progress import table as as_table
 from specdec_lab.study.stopwatch import Spread, alternate, time_arms
@@ -28,23 +29,24 @@ def settings(quick: bool) -> dict[str, object]:
 
 
 def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
-    """Forwards of several rows, what a step spends beside its forward, and its profile."""
+    """Forwards of several rows, what a step spends beside them, its profile, and it under load."""
     how = (settings["rows"], settings["context"], settings["rounds"])
     ids, few = load_prompts("chat")[0].ids(target), settings["overhead_rounds"]
     return {
         "rows": lambda: measure_cost(target, *how),
         "overhead": lambda: measure_overhead(target, ids, rounds=few),
         "profile": lambda: measure_profile(target, ids, rounds=few),
+        "load": lambda: measure_load(target, ids, rounds=few),
     }
 
 
 def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]:
     """What is recorded."""
-    return results["rows"] | {name: results[name] for name in ("overhead", "profile")}
+    return results["rows"] | {name: results[name] for name in ("overhead", "profile", "load")}
 
 
 def table(data: Mapping) -> str:
-    """Milliseconds and cost of rows, the share of a step beside its forward, the profile."""
+    """Milliseconds and cost of rows, shares of a step, its profile, and what load does to it."""
     spread = data["cost_rounds"]
     rows = [
         [name, 1000 * value, data["cost"][name], "-".join(f"{x:.2f}" for x in spread[name])]
@@ -53,7 +55,7 @@ def table(data: Mapping) -> str:
     shares = ", ".join(f"{name} {value:.1%}" for name, value in data["overhead"].items())
     costs = as_table(("rows", "ms", "cost", "rounds"), rows)
     beside = f"A plain step spends beside its forward: {shares}."
-    return "\n\n".join([costs, beside, profile_table(data["profile"])])
+    return "\n\n".join([costs, beside, profile_table(data["profile"]), load_line(data["load"])])
 
 
 def measure_cost(
