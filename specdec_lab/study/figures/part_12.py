@@ -205,9 +205,10 @@ def block(data: dict) -> Figure:
 def price(data: dict) -> Figure:
     """Cost of rows (left), and the speed-up that a tree and a chain leave (right).
 
-    ``data``: ``curves`` (``label``, ``cost``: rows -> cost, one row = 1; ``cost_rounds``, the
-    lowest and highest, where known), ``nodes``, ``draft_cost`` (of a pass, in plain steps) and ``lines``: ``label``, ``kind`` (tree or chain), ``free`` (rows
-    cost nothing) and ``speedup`` by number of nodes.
+    ``data``: ``curves`` (``label``, ``cost``: rows -> cost, one row = 1; where known its lowest and
+    highest, ``cost_rounds``), ``nodes``, ``draft_cost`` (of a pass, in plain steps) and ``lines``:
+    ``label``, ``kind`` (tree or chain), ``free`` (rows cost nothing) and ``speedup`` by number of
+    nodes.
     """
     figure = new_figure(8.8, 4.0)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
