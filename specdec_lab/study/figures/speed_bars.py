@@ -51,7 +51,7 @@ def speed_bars(axes: Axes, data: Mapping, looks: Looks, what: str = "steps") -> 
     axes.set_yticks(range(len(domains)), [domain["domain"] for domain in domains])
     axes.grid(visible=False, axis="y")
     about = f"one answer of {data['tokens']} tokens; median and range of {data['rounds']} rounds"
-    axes.set_xlabel(f"{CONTENT[what][1]}\n{about}", fontsize=9.5)
+    axes.set_xlabel(f"{CONTENT[what][1]}\n{about}", fontsize=9)
 
 
 def name_ways(figure: Figure, data: Mapping, looks: Looks) -> None:
@@ -83,6 +83,7 @@ def _bar(axes: Axes, at: float, found: Mapping, what: str, look: Mapping) -> Non
         return
     spread = found[what]
     axes.barh(at, spread["median"], **look)
-    axes.hlines(at, spread["low"], spread["high"], color=INK, linewidth=1.6)
+    for color, width in (("white", 3.6), (INK, 1.6)):  # seen on dark bars as well
+        axes.hlines(at, spread["low"], spread["high"], color=color, linewidth=width)
     text = f"{spread['median']:.2f} x  (tau {found['tau']:.2f})"
     axes.text(spread["high"] + 0.03, at, text, **how)
