@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROGRAM = "python -m specdec_lab"
 TRAINED = ("mlp_speculator", "draft_model", "pard", "mtp", "eagle_1", "eagle_3")  # by `train`
 # A part of `measure`, and about how many minutes it takes.
-MEASURED = {"cost": 1, "decode": 12, "acceptance": 6, "batch": 8, "peers": 18, "proposers": 3}
+MEASURED = {"cost": 1, "decode": 25, "acceptance": 6, "batch": 12, "peers": 12, "proposers": 3}
 TABLE = (  # a metric of the trace, how it is printed, what it says
     ("num_tokens", "d", "tokens written"),
     ("num_forwards", "d", "forward passes of the model"),
@@ -243,7 +243,7 @@ def _declare_measure(parser: argparse.ArgumentParser) -> None:
         help=f"all if left out; minutes on two cores: {minutes}; outside, never part of all, "
         "fetches and builds other libraries first",
     )
-    add("--quick", action="store_true", help="a rough answer in a minute")
+    add("--quick", action="store_true", help="a rough answer in a minute or two")
     _declare_device(parser)
 
 
@@ -282,7 +282,7 @@ def _declare_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    """all methods on the same prompts, in one table"""
+    """all methods on the same prompts in three alternating rounds, in one table"""
     from specdec_lab.study.measure.compare import chosen_cells, chosen_prompts, compare
 
     prompts = chosen_prompts(args.prompt, args.domain, args.prompts)

@@ -1,7 +1,6 @@
 """What a row costs on this machine: the products of one forward beside the limits of the memory.
 
-All arms run in turn within every round, so that whatever else the machine does hits them alike;
-what is reported are medians of times, and medians of ratios within a round.
+Medians of times, and medians of ratios within a round (`stopwatch`).
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from torch import Tensor
 from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.linear import PackedLinear
 from specdec_lab.study.measure.cost import ROWS
-from specdec_lab.study.measure.timing import alternate, seconds_of
 from specdec_lab.study.roofline import Device, product_shapes, product_weights
+from specdec_lab.study.stopwatch import Times, alternate, time_arms
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -39,15 +38,14 @@ def measure_rows(
     float32 weights, which is reading them and hardly more; ``square`` multiplies two square
     matrices, which hardly reads.
     """
-    arms = _arms(target, rows)
-    alternate(arms, 2)  # warm up
-    seconds = alternate(arms, rounds)
-    read, square = median(seconds["read"]), median(seconds["square"])
+    times = time_arms(_arms(target, rows), rounds, warm_up=2)
+    seconds = times.medians()
+    read, square = seconds["read"], seconds["square"]
     return {
         "rows": list(rows),
         "rounds": rounds,
-        "seconds": {p: [median(seconds[f"{p} {n}"]) for n in rows] for p in PRODUCTS},
-        "cost": {p: [_cost(seconds, p, n, rows[0]) for n in rows] for p in PRODUCTS},
+        "seconds": {p: [seconds[f"{p} {n}"] for n in rows] for p in PRODUCTS},
+        "cost": {p: [_cost(times, p, n, rows[0]) for n in rows] for p in PRODUCTS},
         "weights": product_weights(target.model.arch),
         "read_seconds": read,
         "bandwidth": product_weights(target.model.arch) * 4 / read,
@@ -76,22 +74,19 @@ def measure_phases(
     target: Target, ids: Sequence[int], lengths: Sequence[int], rounds: int = 3, new: int = 8
 ) -> list[dict[str, float]]:
     """Prompt length, ttft, itl and tokens/s of both phases, for prompts cut from ``ids``."""
-    runs: dict[int, list] = {length: [] for length in lengths}
 
-    def run(length: int) -> float:
+    def run(length: int) -> tuple[float, float]:
         trace = generate(target, [ids[:length]], max_new_tokens=new).trace
-        runs[length].append((trace.ttft, trace.itl))
-        return trace.total_seconds
+        return trace.ttft, trace.itl
 
-    alternate({str(n): (lambda n=n: run(n)) for n in lengths}, rounds + 1)
     table = []
-    for length, pairs in runs.items():
-        ttft, itl = (median(values) for values in zip(*pairs[1:], strict=True))
+    for length, pairs in alternate({n: (lambda n=n: run(n)) for n in lengths}, rounds).items():
+        ttft, itl = (median(values) for values in zip(*pairs, strict=True))
         table.append({"prompt": length, "ttft": ttft, "itl": itl, "read": length / ttft})
     return table
 
 
-def _arms(target: Target, rows: Sequence[int]) -> dict[str, Callable[[], float]]:
+def _arms(target: Target, rows: Sequence[int]) -> dict[str, Callable[[], object]]:
     arch = target.model.arch
     flat = torch.randn(product_weights(arch), generator=torch.Generator().manual_seed(0))
     stock, half = _cut(flat, arch), _cut(flat.bfloat16(), arch)
@@ -104,7 +99,7 @@ def _arms(target: Target, rows: Sequence[int]) -> dict[str, Callable[[], float]]
         work[f"stock {n}"] = lambda x=inputs: [F.linear(x[w.shape[1]], w) for w in stock]
         work[f"packed {n}"] = lambda x=inputs: [layer(x[layer.in_features]) for layer in packed]
         work[f"bf16 {n}"] = lambda x=halves: [F.linear(x[w.shape[1]], w) for w in half]
-    return {name: (lambda do=do: seconds_of(do)) for name, do in work.items()}
+    return work
 
 
 def _cut(flat: Tensor, arch: Architecture) -> list[Tensor]:
@@ -114,7 +109,6 @@ def _cut(flat: Tensor, arch: Architecture) -> list[Tensor]:
     return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
-def _cost(seconds: dict[str, list[float]], product: str, rows: int, first: int) -> float:
+def _cost(times: Times, product: str, rows: int, first: int) -> float:
     """Median over the rounds of the time of so many rows over the time of the first."""
-    pairs = zip(seconds[f"{product} {rows}"], seconds[f"{product} {first}"], strict=True)
-    return median(many / one for many, one in pairs)
+    return times.ratio(f"{product} {rows}", f"{product} {first}").median

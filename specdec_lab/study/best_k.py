@@ -3,7 +3,7 @@ of a step from `measure decode`.
 
 Acceptance is known for every k and on many prompts, clocks only for some k on a few. But a step's
 price hardly depends on the text, and along k it is nearly a line; so both together tell the
-speed-up between tokens, tau(k) over the price of a step in plain steps, for every k.
+speed-up without the prompt, tau(k) over the price of a step in plain steps, for every k.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Speed:
 
 
 def foreseen(acceptance: Mapping, decode: Mapping) -> dict[str, dict[str, Speed]]:
-    """By label and scope what every method would reach between tokens, greedy; methods without a
-    measured price are left out.
+    """By label and scope what every method would reach greedily, the prompt not counted; methods
+    without a measured price are left out.
     """
     found = {}
     for label, method in acceptance["methods"].items():

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
+from typing import TYPE_CHECKING
 
 from specdec_lab.study import recordings
+
+if TYPE_CHECKING:
+    import torch
 
 FOLDER = "data/measurements"
 
@@ -31,6 +36,17 @@ def reference_machine() -> str | None:
         return None
     found = json.loads(path.read_text(encoding="utf-8"))
     return f"{words(found['cpu'])}-{found['cores']}-threads"
+
+
+def machine_name(device: torch.device | str = "cpu") -> str:
+    """A short name for this machine's folder: processor and threads, or the accelerator."""
+    import torch
+
+    device = torch.device(device)
+    if device.type == "cuda":
+        return words(torch.cuda.get_device_name(device))
+    cpu = recordings.provenance()["machine"]["cpu"]
+    return f"{words(cpu) or platform.machine()}-{torch.get_num_threads()}-threads"
 
 
 def words(name: str) -> str:

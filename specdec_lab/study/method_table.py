@@ -70,39 +70,16 @@ def _tau(method: Mapping, scope: Mapping | None, domain: str, place: int) -> str
     return f"{scope['tau'][place]:.2f} {low:.2f}-{high:.2f}{'*' if wins else ' '}"
 
 
-def how_fast(decode: Mapping, between_tokens: bool = False) -> str:
-    """The speed-up by domain at the k that is fastest there, and over all prompts with its
-    interval; ``between_tokens`` leaves the reading of the prompt out.
-    """
-    metric = "itl_speedup" if between_tokens else "speedup"
-    domains = list(decode["domains"])
-    rows = []
-    for label, cells in _greedy(decode).items():
-        best = {d: _best(cells, d, metric) for d in (*domains, "all")}
-        whole = best["all"]["scopes"]["all"]
-        low, high = whole.get(f"{metric}_interval") or [whole[metric]] * 2
-        rows.append(
-            [
-                _name(label, cells[0]["config"]),
-                *(_speed(best[d]["k"], best[d]["scopes"][d][metric]) for d in domains),
-                _speed(best["all"]["k"], whole[metric]),
-                f"{low:.2f}-{high:.2f}",
-            ]
-        )
-    head = "between tokens" if between_tokens else "speed-up"
-    return table([head, *(NAMES.get(d, d) for d in domains), "all", "95 %"], rows)
-
-
 def best_k(acceptance: Mapping, decode: Mapping, domains: Sequence[str] = DOMAINS) -> str:
-    """The k of each domain that `foreseen` finds, with the speed-up between tokens it stands for;
-    a dash where plain decoding is faster.
+    """The k of each domain that `foreseen` finds, with its speed-up, the prompt not counted; a dash
+    where plain decoding is faster.
     """
     configs = {label: method["config"] for label, method in acceptance["methods"].items()}
     rows = [
         [_name(label, configs[label]), *(_foreseen(scopes.get(domain)) for domain in domains)]
         for label, scopes in foreseen(acceptance, decode).items()
     ]
-    return table(["best k (foreseen)", *(NAMES.get(d, d) for d in domains)], rows)
+    return table(["foreseen, without the prompt", *(NAMES.get(d, d) for d in domains)], rows)
 
 
 def _foreseen(speed: Speed | None) -> str | None:
@@ -120,10 +97,6 @@ def _greedy(decode: Mapping) -> dict[str, list[Mapping]]:
         if cell["k"] and not cell["temperature"]:
             found.setdefault(cell["label"], []).append(cell)
     return found
-
-
-def _best(cells: Sequence[Mapping], scope: str, metric: str) -> Mapping:
-    return max(cells, key=lambda cell: cell["scopes"][scope][metric] or 0)
 
 
 def _name(label: str, config: str | Mapping[str, object]) -> str:

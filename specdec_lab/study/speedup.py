@@ -29,14 +29,8 @@ if TYPE_CHECKING:
 
 PLAIN = "plain"
 WARM_UP = 8  # tokens that every way writes before the first round
-CLOCK_ERROR = 0.02  # of a speed-up: closer than that no clock tells it from its limit
-REFUSED = "above tau: measure again on a quieter machine"
+REFUSED = "refused: above tau by more than its spread; measure again on a quieter machine"
 Way = Mapping[str, object]  # what `generate` takes: proposer, k, verify ...
-
-
-def is_refused(speedup: Spread, tau: float) -> bool:
-    """Whether a speed-up is no result: it exceeds tau by more than its spread."""
-    return speedup.exceeds(tau * (1 + CLOCK_ERROR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +39,15 @@ class Speed:
 
     ``trace`` and ``tokens`` are those of one round (they are the same in each), all requests
     together; ``seconds`` is the time of a request, the reading of its prompt included; ``price`` is
-    that of a step in plain steps; for ``speedup`` and ``steps`` see the top of the file.
+    that of a step in plain steps, ``draft`` that of the drafting in it; for ``speedup`` and
+    ``steps`` see the top of the file.
     """
 
     trace: Trace
     tokens: list[list[int]]
     seconds: Spread
     price: Spread
+    draft: Spread
     speedup: Spread
     steps: Spread
 
@@ -63,7 +59,7 @@ class Speed:
     @property
     def refused(self) -> bool:
         """Whether a speed-up exceeds tau by more than its spread, and so is no result."""
-        return is_refused(self.speedup, self.tau) or is_refused(self.steps, self.tau)
+        return self.speedup.exceeds(self.tau) or self.steps.exceeds(self.tau)
 
     def entry(self, what: str = "speedup") -> dict[str, float | bool]:
         """For a figure: tau, and median, low and high of ``speedup``, or of "steps" or "price"."""
@@ -88,23 +84,23 @@ class Speeds:
 
     def __str__(self) -> str:
         """A line a way; a refused speed-up stands there as such."""
-        plain = self.ways[PLAIN]
+        number = len(self.ways[PLAIN].tokens)
         about = (
-            f"{len(plain.tokens)} requests of at most {self.max_new_tokens} tokens; median of "
-            f"{self.rounds} alternating rounds (lowest-highest)"
+            f"{number} request{'s' * (number > 1)} of at most {self.max_new_tokens} tokens; median "
+            f"of {self.rounds} alternating rounds (lowest-highest)"
         )
         head = ("", "tau", "step, plain = 1", "s a request, with prompt")
         rows = [_row(label, speed) for label, speed in self.ways.items()]
         lines = table((*head, "speed-up, with prompt", "without"), rows)
-        refused = [label for label, speed in self.ways.items() if speed.refused]
-        return "\n".join([about, lines, *([f"{', '.join(refused)}: {REFUSED}"] if refused else [])])
+        refused = any(speed.refused for speed in self.ways.values())
+        return "\n".join([about, lines, *[REFUSED] * refused])
 
 
 def _row(label: str, speed: Speed) -> list[str | float | None]:
     if label == PLAIN:
         return [label, speed.tau, None, str(speed.seconds), None, None]
     ups = (speed.speedup, speed.steps)
-    shown = ["refused" if is_refused(up, speed.tau) else str(up) for up in ups]
+    shown = ["refused" if up.exceeds(speed.tau) else str(up) for up in ups]
     return [label, speed.tau, str(speed.price), str(speed.seconds), *shown]
 
 
@@ -167,7 +163,8 @@ class _Runs:
             trace=first,
             tokens=self.tokens,
             seconds=Spread.of(trace.total_seconds / len(first.rows) for trace in self.traces),
-            price=_ratio(self, plain, lambda trace: step_seconds(trace)),
+            price=_ratio(self, plain, step_seconds),
+            draft=_ratio(self, plain, _draft_seconds, step_seconds),
             speedup=_ratio(plain, self, lambda trace: trace.total_seconds / trace.num_tokens),
             steps=_ratio(plain, self, lambda trace: step_seconds(trace) / trace.tau),
         )
@@ -178,7 +175,18 @@ def step_seconds(trace: Trace) -> float:
     return (trace.total_seconds - trace.seconds["prefill"]) / trace.num_forwards
 
 
-def _ratio(one: _Runs, other: _Runs, number: Callable[[Trace], float]) -> Spread:
+def _draft_seconds(trace: Trace) -> float:
+    """Mean seconds that the drafting takes of a step."""
+    return trace.seconds.get("propose", 0.0) / trace.num_forwards
+
+
+def _ratio(
+    one: _Runs,
+    other: _Runs,
+    number: Callable[[Trace], float],
+    number_of_other: Callable[[Trace], float] | None = None,
+) -> Spread:
     """The spread of a ratio that is taken within each round."""
     pairs = zip(one.traces, other.traces, strict=True)
-    return Spread.of(number(above) / number(below) for above, below in pairs)
+    divisor = number_of_other or number
+    return Spread.of(number(above) / divisor(below) for above, below in pairs)

@@ -17,8 +17,9 @@ from time import perf_counter
 from typing import TypeVar
 
 LEAST_ROUNDS = 3  # with fewer, one disturbed round is the median or half of it
+CLOCK_ERROR = 0.02  # of a ratio: closer than that no clock tells it from a limit
 UNITS = {"s": 1, "ms": 1e3, "µs": 1e6}  # in a second
-T = TypeVar("T")
+T, Name = TypeVar("T"), TypeVar("Name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,10 @@ class Spread:
         return cls(median(values), min(values), max(values))
 
     def exceeds(self, limit: float) -> bool:
-        """Whether it lies above the limit by more than its spread: every round does."""
-        return self.low > limit
+        """Whether it lies above the limit by more than its spread: every round does, by more than
+        the clock's own error.
+        """
+        return self.low > limit * (1 + CLOCK_ERROR)
 
     def __format__(self, form: str) -> str:
         """Median and, in brackets, lowest-highest; the format is that of each number (".2f")."""
@@ -95,14 +98,14 @@ def time_arms(
 
 
 def alternate(
-    arms: Mapping[str, Callable[[], T]], rounds: int = LEAST_ROUNDS, warm_up: int = 1
-) -> dict[str, list[T]]:
+    arms: Mapping[Name, Callable[[], T]], rounds: int = LEAST_ROUNDS, warm_up: int = 1
+) -> dict[Name, list[T]]:
     """What every arm returns in each round, after ``warm_up`` rounds that are not counted.
 
     Raises ValueError for fewer than ``LEAST_ROUNDS`` rounds.
     """
     check_rounds(rounds)
-    results: dict[str, list[T]] = {name: [] for name in arms}
+    results: dict[Name, list[T]] = {name: [] for name in arms}
     for number in range(-warm_up, rounds):
         for name in in_turn(arms, number):
             result = arms[name]()

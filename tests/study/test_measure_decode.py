@@ -15,7 +15,17 @@ from specdec_lab.study.measure import cells as listed
 from specdec_lab.study.measure import decode
 from specdec_lab.study.measure.cells import Cell, check_config, read_plan, with_baselines
 from specdec_lab.study.measure.compare import chosen_cells, chosen_prompts
-from specdec_lab.study.measure.summary import Run, interval, overview, same_text, summarise
+from specdec_lab.study.measure.summary import (
+    Run,
+    best_by_domain,
+    explained,
+    interval,
+    overview,
+    refused,
+    same_text,
+    summarise,
+    without_prompt,
+)
 from specdec_lab.study.measure.sweep import CARD, Sweep, packed, unpacked
 from toys import random_target
 
@@ -32,7 +42,7 @@ def plan(tmp_path):
     """Writes a file of cells: a good one with some words replaced."""
 
     def write(**changes):
-        good = {"domains": ["chat"], "prompts": 1, "max_new_tokens": 8, "rounds": 1}
+        good = {"domains": ["chat"], "prompts": 1, "max_new_tokens": 8, "rounds": 3}
         good["cells"] = [{"method": "ngram", "k": [2, 4]}]
         path = tmp_path / "cells.json"
         path.write_text(json.dumps(good | changes))
@@ -76,6 +86,7 @@ def test_a_line_makes_a_cell_for_each_k_and_a_baseline_for_each_temperature(plan
         ({"cells": [{"method": "ngram", "k": list(range(1, 41))}]}, "at most 40 cells, not 41"),
         ({"domains": ["poetry"]}, "no prompts for 'poetry'"),
         ({"prompts": 0}, "prompts must be a whole number, 1 or more"),
+        ({"rounds": 2}, "rounds must be a whole number, 3 or more"),
         ({"speed": 1}, "no option 'speed'"),
     ],
 )
@@ -145,13 +156,12 @@ def test_k_is_the_proposers_own_unless_named_and_never_more_than_it_can(target, 
         Sweep(target, [Cell("ngram", "ngram", 4)], 8)
 
 
-def report(tokens, seconds, rep4=0.0):
-    """What a sweep would report of a request of two steps."""
-    step = {"drafted": [], "num_accepted": 0}
-    rows = [
-        [step | {"tokens": [0], "at": 0.1}, step | {"tokens": [0] * (tokens - 1), "at": seconds}]
-    ]
-    trace = {"rows": rows, "seconds": {"score": seconds}, "num_forwards": 2}
+def report(tokens, seconds, rep4=0.0, steps=2):
+    """What a sweep would report of a request: all tokens but one a step come with the last."""
+    step = {"drafted": [], "num_accepted": 0, "at": seconds}
+    last = step | {"tokens": [0] * (tokens - steps + 1)}
+    rows = [[*[step | {"tokens": [0]}] * (steps - 1), last]]
+    trace = {"rows": rows, "seconds": {"score": seconds}, "num_forwards": steps}
     return {"trace": trace, "rep4": rep4, "text": "equal"}
 
 
@@ -167,18 +177,47 @@ def test_speedups_are_ratios_within_a_round_and_medians_over_rounds():
     assert found["speedup_rounds"] == [2, 4]
     assert found["speedup_interval"] is None  # one prompt says nothing of others
     assert found["tokens_per_second"] == 10
-    assert found["itl_speedup"] == pytest.approx(1.9 / 0.9)  # the first token comes after 0.1 s
 
 
-def test_the_speedup_between_tokens_has_an_interval():
+def scope(tau, *rounds):
+    seconds = {"score": 0.1}
+    spread = {"speedup": sorted(rounds)[1], "speedup_rounds": [min(rounds), max(rounds)]}
+    return spread | {"tau": tau, "step_seconds": seconds}
+
+
+def test_without_the_prompt_the_speedup_is_tau_over_the_price_of_a_step():
+    plain, twin = ({"scopes": {"all": scope(tau, 1, 1, 1)}} for tau in (1, 3))
+    twin["scopes"]["all"]["step_seconds"] = {"propose": 0.1, "score": 0.1}
+    assert without_prompt(twin, plain, "all") == pytest.approx(1.5)
+
+
+def test_a_speedup_above_tau_by_more_than_its_spread_is_refused():
+    assert refused(scope(3.43, 3.6, 3.73, 3.8))
+    assert not refused(scope(3.43, 3.3, 3.73, 3.8))  # a round was slower: noise
+    assert not refused(scope(1.0, 1.005, 1.01, 1.02))  # within the error of any clock
+
+
+def test_a_refused_speedup_stands_in_no_table():
     cell = Cell("fast", "ngram", 2)
+    times = [(2.0, 0.9), (4.0, 1.8), (2.0, 0.9)]  # 2.2 times as fast, with tau 2
     runs = [
-        Run("chat", name, 0, {"plain": report(11, slow), cell.name: report(11, 1.1)})
-        for name, slow in (("a", 2.1), ("b", 4.1))
+        Run("chat", "a", number, {"plain": slow, cell.name: report(4, fast)})
+        for number, (slow, fast) in enumerate((report(4, s, steps=4), f) for s, f in times)
     ]
-    found = summarise([cell.baseline, cell], runs)[cell.name]["scopes"]["chat"]
-    assert found["itl_speedup"] == pytest.approx(3)
-    assert found["itl_speedup_interval"] == pytest.approx([2, 4])  # either prompt twice
+    found = summarise([cell.baseline, cell], runs)
+    assert "refused" in overview(found).splitlines()[-1]
+    assert "refused: above tau" in explained(found)
+    assert best_by_domain(found).splitlines()[-1].endswith("refused")
+
+
+def test_a_proposer_that_remembers_the_answers_is_refused():
+    cell = Cell("own", "ngram", 2)
+    runs = [
+        Run("chat", "a", n, {"plain": report(10, 2.0), cell.name: report(10, 1.0, steps=5 - n)})
+        for n in range(3)
+    ]
+    with pytest.raises(ValueError, match="own, k = 2 took other steps in a later round"):
+        summarise([cell.baseline, cell], runs)
 
 
 def test_texts_that_loop_have_a_scope_without_them():
@@ -205,10 +244,10 @@ def test_the_interval_of_a_known_case():
 
 def test_the_part_decodes_every_prompt_in_every_round(target, plan, monkeypatch):
     monkeypatch.setattr(NGram, "card", {"parameters": 1234}, raising=False)
-    settings = decode.settings(False, plan(rounds=2))
+    settings = decode.settings(False, plan(rounds=3))
     monkeypatch.setattr("specdec_lab.prompts.Prompt.ids", lambda prompt, target: LOOPS[0])
     works = decode.cells(target, settings)
-    assert len(works) == 2 + 2  # the cards and what is missing, and one prompt twice
+    assert len(works) == 2 + 3  # the cards and what is missing, and one prompt three times
     results = json.loads(json.dumps({name: work() for name, work in works.items()}))
     data = decode.summary(settings, results)
     assert set(data["cells"]) == {"plain", "ngram, k = 2", "ngram, k = 4"}

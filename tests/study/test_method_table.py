@@ -8,7 +8,7 @@ import pytest
 from specdec_lab.study.figures.measured import MEASURED
 from specdec_lab.study.figures.measured.acceptance import vocabulary_caps
 from specdec_lab.study.measure.acceptance_summary import summarise
-from specdec_lab.study.method_table import best_k, how_far, how_fast, what_it_takes
+from specdec_lab.study.method_table import best_k, how_far, what_it_takes
 
 EAGLE = {"method": "eagle", "version": 3}
 TREE = EAGLE | {"tree": True}
@@ -22,7 +22,7 @@ def cell(label, config, k, tau, propose, **more):
     speedup = tau * 0.04 / (0.04 + propose)
     scope = {"tau": tau, "tau_interval": [tau - 0.1, tau + 0.1], "step_seconds": seconds}
     scope |= {"speedup": speedup, "speedup_interval": [speedup - 0.1, speedup + 0.1]}
-    scope |= {"itl_speedup": 1.1 * speedup, "draft_cost": propose / 0.04}
+    scope |= {"speedup_rounds": [speedup, speedup], "draft_cost": propose / 0.04}
     scopes = dict.fromkeys(("chat", "json", "all"), scope)
     known = {"label": label, "config": config, "k": k, "temperature": 0.0, "scopes": scopes}
     return known | {"card": {}} | more
@@ -30,6 +30,9 @@ def cell(label, config, k, tau, propose, **more):
 
 DECODE = {
     "domains": ["chat", "json"],
+    "prompts": 3,
+    "max_new_tokens": 48,
+    "rounds": 3,
     "cells": {
         "plain": cell("plain", "none", 0, 1.0, 0.0),
         "ngram, k = 4": cell("ngram", "ngram", 4, 1.2, 0.001),
@@ -97,13 +100,6 @@ def test_how_far_drafts_go_and_where_they_beat_copying():
     assert "PARD" not in text
 
 
-def test_how_fast_they_are_at_their_best_k():
-    eagle = row(how_fast(DECODE), "EAGLE-3 ")
-    assert eagle[1:4] == ["1.28", "(k", "2)"]  # 1.6 / 1.25 beats 1.7 / 1.5
-    assert eagle[-1] == "1.18-1.38"
-    assert row(how_fast(DECODE, between_tokens=True), "EAGLE-3 ")[1] == "1.41"
-
-
 def test_the_foreseen_k_is_one_that_was_never_timed():
     text = best_k(ACCEPTANCE, DECODE, ("chat",))
     assert row(text, "EAGLE-3 ")[1:] == [f"{48 / 29 / 1.25:.2f}", "(k", "2)"]
@@ -123,6 +119,7 @@ def test_the_finding_names_the_fastest_method_of_every_domain():
     assert title == "Fastest: EAGLE-3 on chat and JSON"
     words = MEASURED["13_all_methods"].describe(DATA["decode"])
     assert "EAGLE-3: chat 1.28 (k 2)" in words
+    assert "3 prompts a kind of text, answers of at most 48 tokens, 3 rounds" in words
 
 
 def test_prices_and_taus_stand_where_they_were_measured():

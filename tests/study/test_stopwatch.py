@@ -57,8 +57,8 @@ def test_a_spread_shows_median_lowest_and_highest():
     spread = Spread.of([1.0, 4.0, 1.5])
     assert str(spread) == "1.50 (1.00-4.00)"
     assert f"{spread:.0f}" == "2 (1-4)"
-    assert not spread.exceeds(1.0)
-    assert spread.exceeds(0.99)
+    assert not spread.exceeds(0.99)  # within the error of any clock
+    assert spread.exceeds(0.97)
     with pytest.raises(ValueError, match="a round at least"):
         Spread.of([])
 

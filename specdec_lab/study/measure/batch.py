@@ -19,6 +19,7 @@ from specdec_lab.prompts import load_prompts
 from specdec_lab.proposers import load_proposer
 from specdec_lab.study.measure.progress import table as as_table
 from specdec_lab.study.measure.sweep import packed, unpacked
+from specdec_lab.study.stopwatch import Spread, check_rounds, in_turn
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -30,8 +31,8 @@ PLAIN = "plain, k = 0"
 
 def settings(quick: bool) -> dict[str, object]:
     """How much is measured, in full or for a rough answer."""
-    much = {"prompts": 4, "max_new_tokens": 32, "rounds": 2}
-    little = {"prompts": 1, "max_new_tokens": 12, "rounds": 1}
+    much = {"prompts": 4, "max_new_tokens": 32, "rounds": 3}
+    little = {"prompts": 1, "max_new_tokens": 12, "rounds": 3}
     return {
         "domains": list(DOMAINS),
         "batches": [1, 4] if quick else [1, 4, 16],
@@ -42,23 +43,23 @@ def settings(quick: bool) -> dict[str, object]:
 
 
 def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
-    """A cell for each batch size and round: plain decoding and every method at every k, in turn;
-    the second round goes backwards.
-    """
+    """A cell for each batch size and round: plain decoding and every method at every k, in turn."""
     ways = _ways(target, settings)
     prompts = _prompts(target, settings)
     for way in ways.values():  # warm up
         _decode(target, prompts[:2], 2, 4, *way)
 
     def cell(batch: int, number: int) -> dict:
-        order = list(ways)[:: -1 if number % 2 else 1]
         budget = settings["max_new_tokens"]
-        found = {way: _decode(target, prompts, batch, budget, *ways[way]) for way in order}
+        found = {
+            way: _decode(target, prompts, batch, budget, *ways[way])
+            for way in in_turn(ways, number)
+        }
         return {"batch": batch, "round": number, "ways": {way: found[way] for way in ways}}
 
     return {
         f"batch {batch}, round {number + 1}": (lambda b=batch, n=number: cell(b, n))
-        for number in range(settings["rounds"])
+        for number in range(check_rounds(settings["rounds"]))
         for batch in settings["batches"]
     }
 
@@ -112,14 +113,14 @@ def _metrics(
 ) -> dict[str, object]:
     """One way of decoding at one batch size; latency is from the start of a request's group."""
     pooled = [_pooled(groups) for groups in rounds]
-    ratios = [ours / theirs for ours, theirs in zip(speeds, plain, strict=True)]
+    speedup = Spread.of(ours / theirs for ours, theirs in zip(speeds, plain, strict=True))
     waits = [[row[-1].at for row in trace.rows] for trace in pooled]
     return {
         "num_requests": len(pooled[0].rows),
         "num_tokens": pooled[0].num_tokens,
         "tokens_per_second": median(speeds),
-        "speedup": median(ratios),
-        "speedup_rounds": [min(ratios), max(ratios)],
+        "speedup": speedup.median,
+        "speedup_rounds": [speedup.low, speedup.high],
         "latency_median": median(float(np.median(wait)) for wait in waits),
         "latency_p90": median(float(np.quantile(wait, 0.9)) for wait in waits),
         "ttft": median(trace.ttft for trace in pooled),

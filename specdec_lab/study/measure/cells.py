@@ -18,6 +18,7 @@ from specdec_lab.decoding.verify import check_rule
 from specdec_lab.prompts import load_prompts
 from specdec_lab.proposers import load_proposer
 from specdec_lab.study import recordings
+from specdec_lab.study.stopwatch import LEAST_ROUNDS
 
 FILE = recordings.PROJECT / "data" / "measurements" / "cells.json"
 MOST_CELLS = 40  # plain decoding included; a sweep of more takes longer than anybody waits
@@ -70,8 +71,9 @@ class Plan:
     cells: list[Cell]
 
     def shortened(self) -> Plan:
-        """A rough answer in a minute: a prompt in three domains, once and short."""
-        return replace(self, domains=self.domains[:3], prompts=1, max_new_tokens=20, rounds=1)
+        """A rough answer in a minute or two: a prompt in two domains, short, in few rounds."""
+        few = {"prompts": 1, "max_new_tokens": 12, "rounds": LEAST_ROUNDS}
+        return replace(self, domains=self.domains[:2], **few)
 
 
 def read_plan(path: Path = FILE) -> Plan:
@@ -81,8 +83,8 @@ def read_plan(path: Path = FILE) -> Plan:
         _check_words(found, PLAN_WORDS, PLAN_WORDS - {"about", "seed"})
         for domain in _listed("domains", found["domains"]):
             load_prompts(domain)
-        numbers = ("prompts", "max_new_tokens", "rounds")
-        counts = {name: whole_number(name, found[name], least=1) for name in numbers}
+        least = {"prompts": 1, "max_new_tokens": 1, "rounds": LEAST_ROUNDS}
+        counts = {name: whole_number(name, found[name], least=n) for name, n in least.items()}
         cells = [cell for line in _listed("cells", found["cells"]) for cell in _cells_of(line)]
         seed = whole_number("seed", found.get("seed", 0), least=0)
         return Plan(found["domains"], **counts, seed=seed, cells=with_baselines(cells))
@@ -118,6 +120,17 @@ def distinct_methods(path: Path = FILE) -> list[Cell]:
     return list(found.values())
 
 
+def forgetful(config: Config) -> Config:
+    """The config of a method that remembers nothing between requests, unless it says otherwise: in
+    the second round of a sweep it would remember the answers.
+    """
+    method = config if isinstance(config, str) else config.get("method")
+    if method != "suffix":
+        return config
+    options = {"method": method} if isinstance(config, str) else dict(config)
+    return {"remember_outputs": False} | options
+
+
 def check_config(config: Config) -> None:
     """ValueError unless `load_proposer` knows the method and its options; loads no model."""
 
@@ -143,7 +156,7 @@ def _cells_of(line: object) -> list[Cell]:
     check_rule(verify)
     numbers = numbers if isinstance(numbers, list) else [numbers]
     ks = [whole_number(f"k of {label}", k, least=0, most=MAX_K) for k in numbers]
-    return [Cell(label, config, k, float(temperature), verify) for k in ks]
+    return [Cell(label, forgetful(config), k, float(temperature), verify) for k in ks]
 
 
 def _check_words(found: object, known: set[str], needed: set[str]) -> None:

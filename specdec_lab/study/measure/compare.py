@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from specdec_lab.decoding.request import MAX_K, whole_number
@@ -15,11 +14,13 @@ from specdec_lab.study.measure.cells import (
     Config,
     check_config,
     distinct_methods,
+    forgetful,
     with_baselines,
 )
 from specdec_lab.study.measure.progress import Progress
-from specdec_lab.study.measure.summary import Run, overview, summarise
+from specdec_lab.study.measure.summary import Run, explained, overview, summarise
 from specdec_lab.study.measure.sweep import Sweep
+from specdec_lab.study.stopwatch import LEAST_ROUNDS, check_rounds, clocked
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -63,26 +64,31 @@ def compare(
     cells: Sequence[Cell],
     prompts: Sequence[Prompt],
     max_new_tokens: int = 64,
+    rounds: int = LEAST_ROUNDS,
 ) -> str:
-    """The table of all cells, which decode every prompt once, one cell after the other; ``load``
+    """The table of all cells, which decode every prompt in ``rounds`` alternating rounds; ``load``
     gives the target.
     """
     whole_number("max_new_tokens", max_new_tokens, least=1)
+    check_rounds(rounds)
     sweep = Sweep(load(), cells, max_new_tokens)
     runs = []
-    with Progress("compare", len(prompts)) as progress:
-        for prompt in prompts:
-            start = perf_counter()
-            reports = sweep.run(prompt.ids(sweep.target))
-            runs.append(Run(prompt.domain, prompt.name, 0, reports))
-            progress.step(prompt.name, perf_counter() - start)
+    with Progress("compare", rounds * len(prompts)) as progress:
+        for number in range(rounds):
+            for prompt in prompts:
+                ids = prompt.ids(sweep.target)
+                seconds, reports = clocked(lambda ids=ids, n=number: sweep.run(ids, n))
+                runs.append(Run(prompt.domain, prompt.name, number, reports))
+                progress.step(f"{prompt.name}, round {number + 1}", seconds)
+    found = summarise(sweep.cells, runs)
     missing = [f"{label}: {why}" for label, why in sweep.missing.items()]
-    return "\n".join([overview(summarise(sweep.cells, runs)), *missing])
+    about = f"{len(prompts)} prompts, at most {max_new_tokens} tokens each, {rounds} rounds"
+    return "\n".join([about, overview(found), explained(found), *missing])
 
 
 def _named(config: Config) -> Cell:
     """A cell under the name of its method, and of its model if it has one."""
     if isinstance(config, str):
-        return Cell(config, config, 0 if config == "none" else None)
+        return Cell(config, forgetful(config), 0 if config == "none" else None)
     words = [str(config[word]) for word in ("method", "model") if word in config]
-    return Cell(" ".join(words) or "proposer", config)
+    return Cell(" ".join(words) or "proposer", forgetful(config))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 from typing import TYPE_CHECKING
 
+import torch
+
 from specdec_lab.decoding.decode import generate
+from specdec_lab.decoding.records import Draft
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.prompts import load_prompts
 from specdec_lab.study.measure.load import load_line, measure_load
 from specdec_lab.study.measure.profile import measure_profile, profile_table
 from specdec_lab.study.measure.progress import table as as_table
-from specdec_lab.study.measure.timing import alternate, stopwatch
+from specdec_lab.study.stopwatch import Spread, alternate, time_arms
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -45,9 +47,13 @@ def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]
 
 def table(data: Mapping) -> str:
     """Milliseconds and cost of rows, shares of a step, its profile, and what load does to it."""
-    rows = [[name, 1000 * value, data["cost"][name]] for name, value in data["seconds"].items()]
+    spread = data["cost_rounds"]
+    rows = [
+        [name, 1000 * value, data["cost"][name], "-".join(f"{x:.2f}" for x in spread[name])]
+        for name, value in data["seconds"].items()
+    ]
     shares = ", ".join(f"{name} {value:.1%}" for name, value in data["overhead"].items())
-    costs = as_table(("rows", "ms", "cost"), rows)
+    costs = as_table(("rows", "ms", "cost", "rounds"), rows)
     beside = f"A plain step spends beside its forward: {shares}."
     return "\n\n".join([costs, beside, profile_table(data["profile"]), load_line(data["load"])])
 
@@ -55,17 +61,35 @@ def table(data: Mapping) -> str:
 def measure_cost(
     target: Target, rows: Sequence[int] = ROWS, context: int = 128, rounds: int = 15
 ) -> dict[str, object]:
-    """Median seconds of one forward over 1, 2, 5, ... rows behind ``context`` tokens, batch 1."""
-    forward = stopwatch(target, context, max(rows))
-    arms = {str(m): (lambda m=m: forward(m)) for m in rows}
-    alternate(arms, 2)  # warm up
-    seconds = {name: median(values) for name, values in alternate(arms, rounds).items()}
+    """Median seconds of one forward over 1, 2, 5, ... rows behind ``context`` tokens, batch 1, and
+    its cost in forwards of the first number of rows: the median of the rounds' ratios, and the
+    lowest and highest of them (``cost_rounds``).
+    """
+    forward = forward_of(target, context, max(rows))
+    times = time_arms({str(m): (lambda m=m: forward(m)) for m in rows}, rounds, warm_up=2)
+    costs = {name: times.ratio(name, str(rows[0])) for name in times.seconds}
     return {
         "context": context,
         "rounds": rounds,
-        "seconds": seconds,
-        "cost": {name: value / seconds["1"] for name, value in seconds.items()},
+        "seconds": times.medians(),
+        "cost": {name: cost.median for name, cost in costs.items()},
+        "cost_rounds": {name: [cost.low, cost.high] for name, cost in costs.items()},
     }
+
+
+def forward_of(target: Target, context: int = 128, most_rows: int = 33) -> Callable[[int], object]:
+    """A function that runs one whole forward of so many rows behind ``context`` tokens."""
+    device = target.device
+    cache = target.start(1, context + most_rows)
+    tokens = torch.arange(context, device=device)[None] % target.vocab_size
+    target.prefill(cache, tokens, torch.tensor([context], device=device))
+    pending = torch.tensor([1], device=device)
+
+    def forward(rows: int) -> object:
+        drafted = torch.ones(1, rows - 1, dtype=torch.long, device=device)
+        return target.score(cache, pending, Draft(drafted, torch.tensor([rows - 1], device=device)))
+
+    return forward
 
 
 def measure_overhead(
@@ -82,4 +106,4 @@ def measure_overhead(
         "greedy": lambda: share(Sampling()),
         "temperature_1": lambda: share(Sampling(temperature=1.0)),
     }
-    return {name: median(values) for name, values in alternate(arms, rounds).items()}
+    return {name: Spread.of(values).median for name, values in alternate(arms, rounds).items()}

@@ -1,8 +1,8 @@
 """Every method on the same prompts: acceptance, time by part, and the speed-up over plain decoding.
 
 The cells and the amount are listed in ``data/measurements/cells.json``. All cells decode a prompt
-one after the other, plain decoding among them, then the next prompt; the second round goes
-backwards.
+one after the other, plain decoding among them, then the next prompt; every second round goes
+backwards (`stopwatch`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from specdec_lab.prompts import Prompt, load_prompts
 from specdec_lab.proposers.weights import shipped_hashes
 from specdec_lab.study.measure.cells import FILE, Cell, read_plan
 from specdec_lab.study.measure.progress import table as as_table
-from specdec_lab.study.measure.summary import LOOP, Run, best_by_domain, overview, summarise
+from specdec_lab.study.measure.summary import (
+    LOOP,
+    Run,
+    best_by_domain,
+    explained,
+    overview,
+    summarise,
+)
 from specdec_lab.study.measure.sweep import CARD, Sweep
 
 if TYPE_CHECKING:
@@ -44,7 +51,7 @@ def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
 
 
 def _run(sweep: Sweep, prompt: Prompt, number: int) -> dict[str, object]:
-    reports = sweep.run(prompt.ids(sweep.target), backwards=number % 2 == 1)
+    reports = sweep.run(prompt.ids(sweep.target), number)
     return {
         "domain": prompt.domain,
         "prompt": prompt.name,
@@ -72,7 +79,14 @@ def table(data: Mapping) -> str:
     """
     missing = [f"{label}: {why}" for label, why in data["missing"].items()]
     cells = data["cells"]
-    parts = [overview(cells), best_by_domain(cells), *_trained(data), *missing, _loops(data)]
+    parts = [
+        overview(cells),
+        explained(cells),
+        best_by_domain(cells),
+        *_trained(data),
+        *missing,
+        _loops(data),
+    ]
     return "\n\n".join(parts)
 
 

@@ -10,8 +10,9 @@ from specdec_lab.study.measurements import measured
 
 
 def recorded_of(label: str) -> str:
-    """Tokens per forward for every k, alpha by depth, and the best k with its speed-up between
-    tokens where the price of a step is known: a table a machine, of ``label`` in the file of cells.
+    """Tokens per forward for every k, alpha by depth, and the best k with its speed-up (tau over
+    the price of a step, the prompt not counted) where that price is known: a table a machine, of
+    ``label`` in the file of cells.
 
     A sentence that names the command where nothing is recorded.
     """
@@ -39,7 +40,7 @@ def _table(data: Mapping, label: str, decode: Mapping | None) -> str:
         *(f"tau, k = {k}" for k in found["ks"]),
         "alpha by depth",
         "best k",
-        "speed-up",
+        "speed-up, no prompt",
     ]
     rows = [
         [scope, *metrics["tau"], _shares(metrics["alpha"]), *_best(speeds.get(scope))]

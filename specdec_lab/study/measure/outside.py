@@ -82,7 +82,7 @@ PEERS = (
 def settings(quick: bool) -> dict[str, object]:
     """How much is measured, in full or for a rough answer."""
     much = {"prompts": 2, "max_new_tokens": 24, "rounds": 5, "history": [1_000, 10_000, 100_000]}
-    little = {"prompts": 1, "max_new_tokens": 16, "rounds": 2, "history": [1_000]}
+    little = {"prompts": 1, "max_new_tokens": 16, "rounds": 3, "history": [1_000]}
     libraries = [peer.environment.requirements[0] for peer in PEERS]
     how = little if quick else much
     return {"domains": list(DOMAINS), "k": 4, "libraries": libraries, **how}

@@ -22,8 +22,7 @@ import torch
 
 from specdec_lab.study import recordings
 from specdec_lab.study.measure.sittings import Say, Sittings
-from specdec_lab.study.measure.timing import machine_name
-from specdec_lab.study.measurements import FOLDER
+from specdec_lab.study.measurements import FOLDER, machine_name
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target

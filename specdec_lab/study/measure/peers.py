@@ -53,8 +53,8 @@ PAIRS = {
 
 def settings(quick: bool) -> dict[str, object]:
     """How much is measured, in full or for a rough answer."""
-    much = {"prompts": 3, "max_new_tokens": 32, "rounds": 5}
-    little = {"prompts": 1, "max_new_tokens": 16, "rounds": 2}
+    much = {"prompts": 3, "max_new_tokens": 32, "rounds": 3}
+    little = {"prompts": 1, "max_new_tokens": 16, "rounds": 3}
     how = little if quick else much
     return {"domains": list(DOMAINS), "k": 4, "draft": draft_folder().name, **how}
 

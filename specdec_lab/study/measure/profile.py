@@ -12,8 +12,8 @@ from specdec_lab.decoding.decode import generate
 from specdec_lab.proposers import load_proposer
 from specdec_lab.study.measure.products import back_to_back, product_layers
 from specdec_lab.study.measure.progress import table as as_table
-from specdec_lab.study.measure.timing import alternate, seconds_of
 from specdec_lab.study.roofline import product_weights
+from specdec_lab.study.stopwatch import alternate, seconds_of, time_arms
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -45,8 +45,7 @@ def measure_profile(
 def _read_seconds(num_weights: int, target: Target, rounds: int) -> float:
     """Median seconds to add up as many numbers as a forward has weights."""
     numbers = torch.ones(num_weights, dtype=target.dtype, device=target.device)
-    numbers.sum()  # warm up
-    return median(seconds_of(numbers.sum) for _ in range(rounds))
+    return time_arms({"read": numbers.sum}, rounds).of("read").median
 
 
 def _step(
@@ -58,22 +57,21 @@ def _step(
     rounds: int,
 ) -> dict[str, float]:
     *layers, head = product_layers(target.model)
-    steps: list[dict[str, float]] = []
 
-    def decode() -> float:
+    def decode() -> dict[str, float]:
         trace = generate(target, [ids], proposer, k=k, max_new_tokens=max_new_tokens).trace
-        spent = {part: value / trace.num_forwards for part, value in trace.seconds.items()}
-        steps.append(spent)
-        return spent["score"]
+        return {part: value / trace.num_forwards for part, value in trace.seconds.items()}
 
-    arms: dict[str, Callable[[], float]] = {"score": decode}
+    arms: dict[str, Callable[[], dict | float]] = {"decode": decode}
     for name, part in (("products", layers), ("head", [head])):
         work = back_to_back(part, 1 + k)
         arms[name] = lambda work=work: seconds_of(work)
-    found = {name: median(values[1:]) for name, values in alternate(arms, rounds + 1).items()}
-    found["rest"] = found.pop("score") - found["products"] - found["head"]
+    results = alternate(arms, rounds)
+    steps = results.pop("decode")
+    found = {name: median(values) for name, values in results.items()}
+    found["rest"] = median(spent["score"] for spent in steps) - found["products"] - found["head"]
     for part, name in (("propose", "propose"), ("verify", "verify"), ("other", "host")):
-        found[name] = median(spent.get(part, 0.0) for spent in steps[1:])
+        found[name] = median(spent.get(part, 0.0) for spent in steps)
     return {part: found[part] for part in PARTS} | {"step": sum(found[part] for part in PARTS)}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -17,7 +18,7 @@ import torch
 
 from specdec_lab.decoding.records import Context
 from specdec_lab.decoding.sampling import Sampling
-from specdec_lab.study.measure.timing import alternate
+from specdec_lab.study.stopwatch import Spread, alternate
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -96,8 +97,7 @@ def compare(
 
 def _spread(results: list[dict[str, float]]) -> dict[str, float]:
     """The rounds of one implementation as one entry of the table."""
-    values = [result["microseconds"] for result in results]
+    spread = Spread.of(result["microseconds"] for result in results)
     first = median(result["first_microseconds"] for result in results)
-    span = {"low": min(values), "high": max(values)}
     rest = {name: results[0][name] for name in ("drafted", "proposals")}
-    return {"median": median(values), **span, "first": first, **rest}
+    return asdict(spread) | {"first": first} | rest

@@ -22,7 +22,7 @@ from specdec_lab.study.measure.cells import distinct_methods
 from specdec_lab.study.measure.products import back_to_back, product_layers
 from specdec_lab.study.measure.progress import table as as_table
 from specdec_lab.study.measure.sweep import what_is_missing
-from specdec_lab.study.measure.timing import seconds_of
+from specdec_lab.study.stopwatch import Spread, alternate, seconds_of, time_arms
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -36,7 +36,7 @@ ROW = 512  # tokens of the row that asks
 def settings(quick: bool) -> dict[str, object]:
     """How much is measured, in full or for a rough answer."""
     much = {"max_new_tokens": 64, "rounds": 3, "calls": 100, "histories": list(HISTORIES)}
-    little = {"max_new_tokens": 16, "rounds": 1, "calls": 10, "histories": list(HISTORIES[:4])}
+    little = {"max_new_tokens": 16, "rounds": 3, "calls": 10, "histories": list(HISTORIES[:4])}
     methods = {cell.label: cell.config for cell in distinct_methods()}
     return {"methods": methods, "k": 4, "suffix_k": 8, **(little if quick else much)}
 
@@ -73,10 +73,11 @@ def measure_method(target: Target, config: object, settings: Mapping) -> dict[st
         run = generate(target, [ids], proposer, k=k, max_new_tokens=settings["max_new_tokens"])
         return run.trace.seconds["propose"] / run.trace.num_forwards
 
-    proposal()  # warm up
-    ms = 1000 * median(proposal() for _ in range(settings["rounds"]))
-    products = _milliseconds_of_products(proposer, settings["calls"])
-    found = {"k": k, "proposal_ms": ms, "token_ms": ms / k, "products_ms": products}
+    (seconds,) = alternate({"proposal": proposal}, settings["rounds"]).values()
+    spread = Spread.of(1000 * value for value in seconds)
+    ms, products = spread.median, _milliseconds_of_products(proposer, settings["calls"])
+    found = {"k": k, "proposal_ms": ms, "proposal_rounds": [spread.low, spread.high]}
+    found |= {"token_ms": ms / k, "products_ms": products}
     return found | {"outside_ms": None if products is None else ms / k - products}
 
 
@@ -88,9 +89,8 @@ def _milliseconds_of_products(proposer: Proposer, calls: int) -> float | None:
     layers = product_layers(model) if isinstance(model, nn.Module) else []
     if not layers:
         return None
-    products = back_to_back(layers, 1)
-    products()  # warm up
-    return 1000 * median(seconds_of(products) for _ in range(calls))
+    times = time_arms({"products": back_to_back(layers, 1)}, calls)
+    return times.of("products", "ms").median
 
 
 def measure_history(num_tokens: int, k: int, calls: int) -> dict[str, object]:

@@ -7,14 +7,14 @@ machine meets all of them, and ratios are taken within a round. A race can stop 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import takewhile
 from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from specdec_lab.prompts import load_prompts
 from specdec_lab.study.measure.progress import table as as_table
+from specdec_lab.study.stopwatch import Spread, check_rounds, clocked, in_turn
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -39,34 +39,39 @@ Arm = Callable[[list[list[int]], int], Heat]  # prompts as token ids, new tokens
 
 def timed(work: Callable[[], tuple[list[list[int]], int | None]]) -> Heat:
     """Runs ``work``, which returns tokens and forward passes, under the clock."""
-    start = perf_counter()
-    tokens, forwards = work()
-    return Heat(perf_counter() - start, tokens, forwards)
+    seconds, (tokens, forwards) = clocked(work)
+    return Heat(seconds, tokens, forwards)
 
 
 def cells(
     arms: Mapping[str, Arm], target: Target, settings: Mapping
 ) -> dict[str, Callable[[], dict]]:
-    """One cell a round and domain, by the names "chat 1", "code 1", ..., "chat 2", ..."""
+    """One cell a round and domain, by the names "chat 1", "code 1", ..., "chat 2", ...; ValueError
+    for fewer than three rounds.
+    """
 
-    def cell(domain: str) -> dict:
-        prompts = load_prompts(domain)[: settings["prompts"]]
-        return run_round(arms, [p.ids(target) for p in prompts], settings["max_new_tokens"])
+    def cell(domain: str, number: int) -> dict:
+        prompts = [p.ids(target) for p in load_prompts(domain)[: settings["prompts"]]]
+        return run_round(arms, prompts, settings["max_new_tokens"], number)
 
     return {
-        f"{domain} {number + 1}": (lambda domain=domain: cell(domain))
-        for number in range(settings["rounds"])
+        f"{domain} {number + 1}": (lambda domain=domain, number=number: cell(domain, number))
+        for number in range(check_rounds(settings["rounds"]))
         for domain in settings["domains"]
     }
 
 
-def run_round(arms: Mapping[str, Arm], prompts: list[list[int]], budget: int) -> dict[str, dict]:
-    """Seconds, tokens and forward passes of every arm, after a short warm-up."""
+def run_round(
+    arms: Mapping[str, Arm], prompts: list[list[int]], budget: int, number: int = 0
+) -> dict[str, dict]:
+    """Seconds, tokens and forward passes of every arm, after a short warm-up; rounds of an odd
+    number go backwards.
+    """
     for arm in arms.values():
         arm(prompts[:1], WARM_UP)
-    heats = {name: arm(prompts, budget) for name, arm in arms.items()}
+    heats = {name: arms[name](prompts, budget) for name in in_turn(arms, number)}
     return {
-        field: {name: getattr(heat, field) for name, heat in heats.items()}
+        field: {name: getattr(heats[name], field) for name in arms}
         for field in ("seconds", "tokens", "forwards")
     }
 
@@ -142,9 +147,8 @@ def _per_forward(cell: Mapping, arm: str) -> float | None:
 def _ratios(speeds: Mapping[str, list[float]], pairs: Pairs) -> Iterator[tuple[str, dict]]:
     for name, (one, other) in pairs.items():
         if one in speeds and other in speeds:
-            by_round = [a / b for a, b in zip(speeds[one], speeds[other], strict=True)]
-            span = {"low": min(by_round), "high": max(by_round)}
-            yield name, {"median": median(by_round), **span}
+            pairs_of_rounds = zip(speeds[one], speeds[other], strict=True)
+            yield name, asdict(Spread.of(a / b for a, b in pairs_of_rounds))
 
 
 def _equal(cell: Mapping, arm: str, right: str) -> int:

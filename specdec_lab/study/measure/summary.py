@@ -1,9 +1,10 @@
 """From the runs of a sweep to its table: metrics, speed-ups over plain decoding, and their spread.
 
-A speed-up is the ratio of tokens per second, all prompts of a scope together, taken within each
-round: the median over the rounds is reported, with the lowest and the highest. The interval is
-another thing: it says how far other prompts of the same kind may lie (bootstrap over prompts).
-Reading the prompt counts; ``itl_speedup`` is what a long answer would tend to, without it.
+A speed-up is the ratio of tokens per second of whole requests, the reading of the prompt included,
+all prompts of a scope together, taken within each round: the median over the rounds is reported,
+with the lowest and the highest. The interval is another thing: it says how far other prompts of the
+same kind may lie (bootstrap over prompts). `without_prompt` is tau over the price of a step. A
+speed-up that exceeds tau by more than its rounds' spread is a disturbed clock, and `refused`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from specdec_lab.decoding.trace import Trace
 from specdec_lab.study.measure.cells import Cell
 from specdec_lab.study.measure.progress import table
 from specdec_lab.study.measure.sweep import unpacked
+from specdec_lab.study.speedup import REFUSED
+from specdec_lab.study.stopwatch import Spread
 
 ALL, WITHOUT_LOOPS = "all", "without_loops"
 LOOP = 0.3  # rep4 of plain decoding above which a text goes round in circles
@@ -36,7 +39,9 @@ class Run:
 
 
 class Decoded:
-    """One cell on the prompts of one scope, in all rounds."""
+    """One cell on the prompts of one scope, in all rounds; ValueError where a proposer took other
+    steps in a later round, as it remembers the answers.
+    """
 
     def __init__(self, runs: Sequence[Run], cell: Cell) -> None:
         self.prompts = list(dict.fromkeys((run.domain, run.prompt) for run in runs))
@@ -53,7 +58,11 @@ class Decoded:
         self.seconds = np.array(
             [[trace.total_seconds for trace in row] for row in self.traces]
         )  # (rounds, prompts)
-        self.gaps = np.array([_gaps(trace) for trace in self.traces[0]])  # (prompts, 2)
+        if any(len(Trace.pool(row).steps) != self.steps.sum() for row in self.traces):
+            raise ValueError(
+                f"{cell.name} took other steps in a later round; let it remember nothing between "
+                "requests"
+            )
 
     @property
     def speeds(self) -> np.ndarray:
@@ -61,15 +70,12 @@ class Decoded:
         return self.tokens.sum() / self.seconds.sum(1)
 
     def step_seconds(self) -> dict[str, float]:
-        """Mean seconds of a step by part, over all rounds."""
-        whole = Trace.pool(trace for row in self.traces for trace in row)
-        return {part: whole.seconds.get(part, 0.0) / whole.num_forwards for part in PARTS}
-
-
-def _gaps(trace: Trace) -> tuple[float, int]:
-    """The two numbers whose ratio is `Trace.itl`: seconds waited, and gaps between tokens."""
-    rows = [row for row in trace.rows if row]
-    return sum(row[-1].at - row[0].at for row in rows), trace.num_tokens - len(rows)
+        """Seconds of a step by part: means of a round, and their median over the rounds."""
+        whole = [Trace.pool(row) for row in self.traces]
+        return {
+            part: median(trace.seconds.get(part, 0.0) / trace.num_forwards for trace in whole)
+            for part in PARTS
+        }
 
 
 def summarise(cells: Iterable[Cell], runs: Sequence[Run]) -> dict[str, dict]:
@@ -116,7 +122,7 @@ def _summary(cell: Cell, scopes: Mapping[str, Sequence[Run]]) -> dict[str, objec
 def _metrics(ours: Decoded, plain: Decoded) -> dict[str, object]:
     """Every number of one cell in one scope."""
     trace, steps, plain_steps = ours.first, ours.step_seconds(), plain.step_seconds()
-    ratios = (ours.speeds / plain.speeds).tolist()
+    speedup = Spread.of((ours.speeds / plain.speeds).tolist())
     return {
         "num_prompts": len(ours.prompts),
         "num_tokens": trace.num_tokens,
@@ -132,15 +138,13 @@ def _metrics(ours: Decoded, plain: Decoded) -> dict[str, object]:
         "draft_acceptance_rate": trace.draft_acceptance_rate,
         "draft_coverage": trace.draft_coverage,
         "tokens_per_second": median(ours.speeds.tolist()),
-        "speedup": median(ratios),
-        "speedup_rounds": [min(ratios), max(ratios)],
+        "speedup": speedup.median,
+        "speedup_rounds": [speedup.low, speedup.high],
         "speedup_interval": _speedup_interval(ours, plain),
         "step_seconds": steps,
         "draft_cost": steps["propose"] / sum(plain_steps.values()),
         "ttft": trace.ttft,
         "itl": trace.itl,
-        "itl_speedup": plain.first.itl / trace.itl if trace.itl else None,
-        "itl_speedup_interval": _itl_interval(ours, plain) if trace.itl else None,
         "rep4": mean(report["rep4"] for report in ours.reports),
         "same_text": _counted(report["text"] for report in ours.reports),
     }
@@ -183,16 +187,6 @@ def _speedup_interval(ours: Decoded, plain: Decoded) -> list[float] | None:
     return interval(len(ours.prompts), ratio)
 
 
-def _itl_interval(ours: Decoded, plain: Decoded) -> list[float] | None:
-    """The interval of the speed-up without the prompt, over prompts, in the first round."""
-
-    def itl(decoded: Decoded, pick: np.ndarray) -> np.ndarray:
-        waited, gaps = decoded.gaps[pick].sum(1).T  # (resamples,) each
-        return waited / gaps
-
-    return interval(len(ours.prompts), lambda pick: itl(plain, pick) / itl(ours, pick))
-
-
 def interval(
     num_prompts: int, statistic: Callable[[np.ndarray], np.ndarray], seed: int = 0
 ) -> list[float] | None:
@@ -214,15 +208,43 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
     return counts
 
 
+def refused(scope: Mapping) -> bool:
+    """Whether the speed-up of a cell in a scope exceeds tau by more than its rounds' spread."""
+    return Spread(scope["speedup"], *scope["speedup_rounds"]).exceeds(scope["tau"])
+
+
+def without_prompt(cell: Mapping, plain: Mapping, scope: str) -> float:
+    """The speed-up of a cell with the reading of the prompt left out: tau over the price of a step
+    in steps of ``plain``.
+    """
+    ours, theirs = (sum(c["scopes"][scope]["step_seconds"].values()) for c in (cell, plain))
+    return cell["scopes"][scope]["tau"] * theirs / ours
+
+
 def overview(cells: Mapping[str, dict]) -> str:
-    """One line a cell: acceptance over all prompts, and the speed-up in every domain."""
-    domains = [
-        name for name in next(iter(cells.values()))["scopes"] if name not in (ALL, WITHOUT_LOOPS)
-    ]
+    """One line a cell: acceptance over all prompts, and the speed-up in every domain and over all,
+    with its rounds and its interval over prompts.
+    """
+    domains = _domains(cells)
     shown = domains if len(domains) > 1 else []
     head = ["method", "k", "T", "tau", "alpha", "c", "tokens/s"]
-    head += [*shown, "speed-up", "95 %", "same text"]
+    head += [*shown, "speed-up", "rounds", "95 %", "same text"]
     return table(head, [_line(cell, shown) for cell in cells.values()])
+
+
+def _domains(cells: Mapping[str, dict]) -> list[str]:
+    scopes = next(iter(cells.values()))["scopes"]
+    return [name for name in scopes if name not in (ALL, WITHOUT_LOOPS)]
+
+
+def explained(cells: Mapping[str, dict]) -> str:
+    """What the speed-ups of `overview` contain, and why some are missing."""
+    found = [scope for cell in cells.values() for scope in cell["scopes"].values()]
+    about = (
+        "speed-up: whole requests over plain decoding, reading the prompt included; median of "
+        "alternating rounds. rounds: lowest-highest. 95 %: over prompts."
+    )
+    return "\n".join([about, *[REFUSED] * any(map(refused, found))])
 
 
 def _line(cell: Mapping, domains: Iterable[str]) -> list[str | float | None]:
@@ -232,33 +254,38 @@ def _line(cell: Mapping, domains: Iterable[str]) -> list[str | float | None]:
         cell["k"],
         f"{cell['temperature']:g}",
         *(whole[name] for name in ("tau", "alpha", "draft_cost", "tokens_per_second")),
-        *(cell["scopes"][domain]["speedup"] for domain in domains),
-        whole["speedup"],
+        *(_speedup(cell["scopes"][domain]) for domain in domains),
+        _speedup(whole),
+        _span(whole["speedup_rounds"]),
         _span(whole["speedup_interval"]),
         same_text(whole["same_text"]),
     ]
 
 
+def _speedup(scope: Mapping) -> str | float:
+    return "refused" if refused(scope) else scope["speedup"]
+
+
 def best_by_domain(cells: Mapping[str, dict]) -> str:
     """A line a method: in every domain the fastest k and its speed-up, with the prompt and, in
-    brackets, between tokens.
+    brackets, without.
     """
-    domains = [
-        name for name in next(iter(cells.values()))["scopes"] if name not in (ALL, WITHOUT_LOOPS)
-    ]
+    domains = _domains(cells)
     by_label: dict[str, list[Mapping]] = {}
     for cell in cells.values():
         if cell["k"] and not cell["temperature"]:
             by_label.setdefault(cell["label"], []).append(cell)
-    rows = [[label, *(_best(found, d) for d in domains)] for label, found in by_label.items()]
+    plain = next(iter(cells.values()))
+    rows = [[label, *(_best(f, plain, d) for d in domains)] for label, f in by_label.items()]
     return table(["best k", *domains], rows)
 
 
-def _best(cells: Sequence[Mapping], domain: str) -> str:
+def _best(cells: Sequence[Mapping], plain: Mapping, domain: str) -> str:
     best = max(cells, key=lambda cell: cell["scopes"][domain]["speedup"])
     found = best["scopes"][domain]
-    between = found["itl_speedup"]
-    return f"{best['k']}: {found['speedup']:.2f}" + (f" ({between:.2f})" if between else "")
+    if refused(found):
+        return f"{best['k']}: refused"
+    return f"{best['k']}: {found['speedup']:.2f} ({without_prompt(best, plain, domain):.2f})"
 
 
 def _span(bounds: Sequence[float] | None) -> str | None:

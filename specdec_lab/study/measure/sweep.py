@@ -16,6 +16,7 @@ from specdec_lab.decoding.trace import Trace, repeated_ngram_share
 from specdec_lab.proposers import load_proposer
 from specdec_lab.study import recordings
 from specdec_lab.study.measure.cells import Cell
+from specdec_lab.study.stopwatch import in_turn
 
 if TYPE_CHECKING:
     from specdec_lab.decoding.target import Target
@@ -29,10 +30,8 @@ class Sweep:
     """Runs every cell on one prompt after the other.
 
     ``cells`` are those given, each with its k; plain decoding must be among them at every
-    temperature. A method with a memory of earlier outputs keeps it between prompts. Where a prompt
-    is decoded in several rounds, it has to be told to remember nothing, or it will remember the
-    answer. Cells whose weights are not there are left out: ``missing`` says by label what is wrong.
-    Raises ValueError for more drafted tokens than a proposer can draft.
+    temperature. Cells whose weights are not there are left out: ``missing`` says by label what is
+    wrong. Raises ValueError for more drafted tokens than a proposer can draft.
     """
 
     def __init__(
@@ -44,15 +43,13 @@ class Sweep:
         self.cells = [self._with_k(cell) for cell in cells if self._is_there(cell)]
         self._is_warm = False
 
-    def run(self, ids: Sequence[int], backwards: bool = False) -> dict[str, dict]:
-        """What every cell, by name, did with a prompt: its steps, times and text, ready for JSON.
-
-        ``backwards`` takes the cells in the opposite order, so that a machine that slows down or
-        speeds up favours none over two rounds.
+    def run(self, ids: Sequence[int], number: int = 0) -> dict[str, dict]:
+        """What every cell, by name, did with a prompt in a round of that number: its steps, times
+        and text, ready for JSON.
         """
         if not self._is_warm:
             self._warm_up()
-        order = self.cells[::-1] if backwards else self.cells
+        order = in_turn(self.cells, number)
         done = {cell.name: self._decode(cell, ids, self.max_new_tokens) for cell in order}
         return {cell.name: self._report(cell, ids, done) for cell in self.cells}
 
