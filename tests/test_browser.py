@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -33,7 +34,10 @@ SERVER_PATIENCE = 120  # seconds; a busy machine is several times slower than a 
 PAGE_PATIENCE = 120_000  # milliseconds, for anything that should appear on the page
 RUN_PATIENCE = 600_000  # milliseconds, for all cells of the notebook
 
+SLOWEST = 3000  # milliseconds from a key to its picture, even on a busy machine
+
 FIGURE = "figure.specdec-figure"
+STATUS = f"{FIGURE} .specdec-status"
 SLIDER = ".widget-hslider:has(.widget-label:text-is('k'))"
 CELL_ERROR = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type$='stderr']"
 NEWS = "text=official Jupyter news"
@@ -207,13 +211,45 @@ def move(page, key: str) -> str:
         "([element, old]) => element.innerText !== old", arg=[readout.element_handle(), before]
     )
     value = readout.inner_text().strip()
-    status = page.locator(f"{FIGURE} .specdec-status", has_text=re.compile(rf"\bk = {value}\b"))
-    status.wait_for()
+    page.locator(STATUS, has_text=re.compile(rf"\bk = {value}\b")).wait_for()
     return value
 
 
+WATCH = """selector => {
+  const image = () => document.querySelector(selector + ' img');
+  let pressed = null, shown = image().src;
+  window.waits = [];
+  document.addEventListener('keydown', () => { pressed = performance.now(); }, true);
+  new MutationObserver(() => {
+    if (!image() || image().src === shown) return;
+    const start = pressed;
+    shown = image().src;
+    image().decode().then(() => requestAnimationFrame(
+      () => window.waits.push(performance.now() - start)));
+  }).observe(document.body, {childList: true, subtree: true});
+}"""
+
+
+def key_to_picture(page, keys: list[str]) -> list[float]:
+    """The milliseconds from each key to the decoded picture of its state, one after the other."""
+    page.evaluate(WATCH, FIGURE)
+    for count, key in enumerate(keys, start=1):
+        move(page, key)
+        page.wait_for_function("count => window.waits.length === count", arg=count)
+    return page.evaluate("() => window.waits")
+
+
+def say_waits(waits: list[float]) -> str:
+    """Median and 95 % of them, in one line."""
+    most = statistics.quantiles(waits, n=20, method="inclusive")[-1]
+    return (
+        f"key to picture, {len(waits)} states drawn for the first time: "
+        f"median {statistics.median(waits):.0f} ms, 95 % {most:.0f} ms"
+    )
+
+
 @pytest.mark.browser
-def test_34_the_slider_of_notebook_00_changes_its_one_figure(server, page):
+def test_34_the_slider_of_notebook_00_changes_its_one_figure(server, page, capsys):
     open_and_run(page, server.address)
     assert page.locator(CELL_ERROR).all_inner_texts() == []
     page.locator(FIGURE).scroll_into_view_if_needed()
@@ -232,5 +268,16 @@ def test_34_the_slider_of_notebook_00_changes_its_one_figure(server, page):
         assert picture_is_drawn(page)
     assert len({first, *pictures.values()}) == 3
     page.screenshot(path=ARTIFACTS / "00_after.png")
+
+    waits = key_to_picture(page, ["End", "Home", "ArrowRight", "ArrowRight"])
+    with capsys.disabled():
+        print(f"\n{say_waits(waits)}")
+    assert max(waits) < SLOWEST
+
+    for key in ["ArrowRight"] * 4 + ["ArrowLeft"]:  # faster than the pictures
+        page.keyboard.press(key)
+    value = page.locator(SLIDER).locator(".widget-readout").inner_text().strip()
+    page.locator(STATUS, has_text=re.compile(rf"\bk = {value}\b")).wait_for()
+    assert picture_is_drawn(page)
     assert page.locator(CELL_ERROR).all_inner_texts() == []
     assert page.locator(NEWS).count() == 0

@@ -79,7 +79,7 @@ def best_k(acceptance: Mapping, decode: Mapping, domains: Sequence[str] = DOMAIN
         [_name(label, configs[label]), *(_foreseen(scopes.get(domain)) for domain in domains)]
         for label, scopes in foreseen(acceptance, decode).items()
     ]
-    return table(["best k (foreseen)", *(NAMES.get(d, d) for d in domains)], rows)
+    return table(["foreseen, without the prompt", *(NAMES.get(d, d) for d in domains)], rows)
 
 
 def _foreseen(speed: Speed | None) -> str | None:

@@ -39,13 +39,15 @@ class Speed:
 
     ``trace`` and ``tokens`` are those of one round (they are the same in each), all requests
     together; ``seconds`` is the time of a request, the reading of its prompt included; ``price`` is
-    that of a step in plain steps; for ``speedup`` and ``steps`` see the top of the file.
+    that of a step in plain steps, ``draft`` that of the drafting in it; for ``speedup`` and
+    ``steps`` see the top of the file.
     """
 
     trace: Trace
     tokens: list[list[int]]
     seconds: Spread
     price: Spread
+    draft: Spread
     speedup: Spread
     steps: Spread
 
@@ -82,10 +84,10 @@ class Speeds:
 
     def __str__(self) -> str:
         """A line a way; a refused speed-up stands there as such."""
-        plain = self.ways[PLAIN]
+        number = len(self.ways[PLAIN].tokens)
         about = (
-            f"{len(plain.tokens)} requests of at most {self.max_new_tokens} tokens; median of "
-            f"{self.rounds} alternating rounds (lowest-highest)"
+            f"{number} request{'s' * (number > 1)} of at most {self.max_new_tokens} tokens; median "
+            f"of {self.rounds} alternating rounds (lowest-highest)"
         )
         head = ("", "tau", "step, plain = 1", "s a request, with prompt")
         rows = [_row(label, speed) for label, speed in self.ways.items()]
@@ -161,7 +163,8 @@ class _Runs:
             trace=first,
             tokens=self.tokens,
             seconds=Spread.of(trace.total_seconds / len(first.rows) for trace in self.traces),
-            price=_ratio(self, plain, lambda trace: step_seconds(trace)),
+            price=_ratio(self, plain, step_seconds),
+            draft=_ratio(self, plain, _draft_seconds, step_seconds),
             speedup=_ratio(plain, self, lambda trace: trace.total_seconds / trace.num_tokens),
             steps=_ratio(plain, self, lambda trace: step_seconds(trace) / trace.tau),
         )
@@ -172,7 +175,18 @@ def step_seconds(trace: Trace) -> float:
     return (trace.total_seconds - trace.seconds["prefill"]) / trace.num_forwards
 
 
-def _ratio(one: _Runs, other: _Runs, number: Callable[[Trace], float]) -> Spread:
+def _draft_seconds(trace: Trace) -> float:
+    """Mean seconds that the drafting takes of a step."""
+    return trace.seconds.get("propose", 0.0) / trace.num_forwards
+
+
+def _ratio(
+    one: _Runs,
+    other: _Runs,
+    number: Callable[[Trace], float],
+    number_of_other: Callable[[Trace], float] | None = None,
+) -> Spread:
     """The spread of a ratio that is taken within each round."""
     pairs = zip(one.traces, other.traces, strict=True)
-    return Spread.of(number(above) / number(below) for above, below in pairs)
+    divisor = number_of_other or number
+    return Spread.of(number(above) / divisor(below) for above, below in pairs)

@@ -41,6 +41,8 @@ def decoded(speed):
         "domains": ["chat", "json"],
         "cells": [dict(zip(words, cell, strict=True)) for cell in cells],
         "prompts": 2,
+        "max_new_tokens": 30,
+        "rounds": 1,
     }
     results = {"cards": {name: {} for name in times}, "missing": {}}
     for domain in settings["domains"]:
@@ -154,6 +156,19 @@ def test_methods_stand_with_their_best_k_and_their_numbers():
     assert words.count("1.50") == 2  # the twin's speed-up in two domains
     assert words.count("2.00") == 4 + 2  # tau of both methods, and n-gram's speed-up
     assert "chat 1.50" in MEASURED["08_methods"].describe({"here": recorded})
+
+
+@pytest.mark.parametrize("slug", ["08_methods", "13_all_methods"])
+def test_a_speed_up_above_tau_is_refused_and_wins_nothing(slug):
+    disturbed = {"here": recording("decode", 3.0)}  # the twin, with two tokens a forward
+    words = texts(MEASURED[slug].draw(disturbed))
+    assert words.count("refused") == 2  # in both domains
+    assert not any(word.startswith("3.00") for word in words)
+    described = MEASURED[slug].describe(disturbed)
+    assert described.count("refused (above tau)") == 2
+    assert "2 prompts a kind of text, answers of at most 30 tokens, 1 round" in described
+    if slug == "13_all_methods":
+        assert "Fastest: n-gram on chat and JSON" in words
 
 
 def test_drafts_in_a_batch_are_compared_with_the_same_batch():

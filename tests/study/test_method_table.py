@@ -22,7 +22,7 @@ def cell(label, config, k, tau, propose, **more):
     speedup = tau * 0.04 / (0.04 + propose)
     scope = {"tau": tau, "tau_interval": [tau - 0.1, tau + 0.1], "step_seconds": seconds}
     scope |= {"speedup": speedup, "speedup_interval": [speedup - 0.1, speedup + 0.1]}
-    scope |= {"draft_cost": propose / 0.04}
+    scope |= {"speedup_rounds": [speedup, speedup], "draft_cost": propose / 0.04}
     scopes = dict.fromkeys(("chat", "json", "all"), scope)
     known = {"label": label, "config": config, "k": k, "temperature": 0.0, "scopes": scopes}
     return known | {"card": {}} | more
@@ -30,6 +30,9 @@ def cell(label, config, k, tau, propose, **more):
 
 DECODE = {
     "domains": ["chat", "json"],
+    "prompts": 3,
+    "max_new_tokens": 48,
+    "rounds": 3,
     "cells": {
         "plain": cell("plain", "none", 0, 1.0, 0.0),
         "ngram, k = 4": cell("ngram", "ngram", 4, 1.2, 0.001),
@@ -116,6 +119,7 @@ def test_the_finding_names_the_fastest_method_of_every_domain():
     assert title == "Fastest: EAGLE-3 on chat and JSON"
     words = MEASURED["13_all_methods"].describe(DATA["decode"])
     assert "EAGLE-3: chat 1.28 (k 2)" in words
+    assert "3 prompts a kind of text, answers of at most 48 tokens, 3 rounds" in words
 
 
 def test_prices_and_taus_stand_where_they_were_measured():

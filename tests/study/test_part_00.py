@@ -49,6 +49,15 @@ def words(figure):
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
+def test_the_promise_has_one_size_whatever_the_passes():
+    tokens = [["letters", "accepted"]] * 26
+    passes = [[tokens], [[token] for token in tokens]]
+    lines = [list(part_00.layout(steps))[-1].line for steps in passes]
+    assert lines == [1, 2]  # one pass or many: other gaps, other lines
+    sizes = {tuple(part_00.promise(DATA | {"steps": s}).get_size_inches()) for s in passes}
+    assert len(sizes) == 1
+
+
 def test_the_promise_shows_every_token_with_its_mark_and_both_counts():
     shown = words(part_00.promise(DATA))
     assert [text for text in shown if text in (" one", " two", "$_{x}$", "↵", " <b>&")]

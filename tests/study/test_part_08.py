@@ -1,5 +1,6 @@
 """The figures of notebook 08, and the checks of its exercises."""
 
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import check_break_even_tau, check_tokens_to_read
 from specdec_lab.study.figures import FIGURES
 
@@ -11,16 +12,9 @@ DATA = {
             "twin": [{"domain": "chat", "alpha": [0.9, 0.9], "tau": 3.0}],
             "trained": [{"domain": "chat", "alpha": [0.3, None], "tau": 1.3}],
         },
-        "speedups": {"twin": {"chat": 1.8}, "trained": {"chat": 0.9}},
-        "k": {"twin": 4, "trained": 2},
+        **made_speeds("twin, k = 4", "trained, k = 2"),
     },
-    "08_speed": {
-        "k": 4,
-        "domains": [
-            {"domain": "chat", "speedup": 1.7, "tau": 4.2},
-            {"domain": "code", "speedup": 0.9, "tau": 2.0},
-        ],
-    },
+    "08_speed": made_speeds("twin, k = 4", domains=("chat", "code")),
 }
 
 
@@ -28,19 +22,17 @@ def test_the_bars_say_their_numbers():
     left, right = FIGURES["08_bits"](DATA["08_bits"]).axes
     assert {"0.90", "0.85"} <= {text.get_text() for text in left.texts}
     assert [text.get_text() for text in right.texts] == ["538", "84"]
-    (axes,) = FIGURES["08_speed"](DATA["08_speed"]).axes
-    assert axes.texts[0].get_text() == "1.70 x   (tau 4.20)"
+    with_prompt, without = FIGURES["08_speed"](DATA["08_speed"]).axes
+    assert with_prompt.texts[0].get_text() == "1.50 x  (tau 2.50)"
+    assert without.texts[0].get_text() == "2.00 x  (tau 2.50)"
 
 
 def test_a_trained_draft_stands_beside_the_twin():
     figure = FIGURES["08_trained"](DATA["08_trained"])
     left, right = figure.axes
     assert [len(line.get_xdata()) for line in left.lines] == [2, 1]
-    assert [text.get_text() for text in right.texts] == [
-        "twin, k = 4: 1.80",
-        "trained, k = 2: 0.90",
-    ]
-    assert figure.get_suptitle() == "Speed-up at best: twin 1.80 x, trained 0.90 x"
+    numbers = [text.get_text() for text in right.texts]
+    assert numbers == ["2.00 x  (tau 2.50)", "1.90 x  (tau 2.40)"]
 
 
 def test_exercise_1_wants_two_tokens_after_full_acceptance():

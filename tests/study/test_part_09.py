@@ -1,5 +1,8 @@
 """The figures of notebook 09, and the checks of its exercises."""
 
+from matplotlib.collections import LineCollection
+
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import (
     check_enough_tau,
     check_rows_of_a_step,
@@ -8,8 +11,18 @@ from specdec_lab.study.exercises import (
 from specdec_lab.study.figures import FIGURES
 from specdec_lab.training.pard_method import drop_tokens
 
+
+def spread(median):
+    return {"median": median, "low": median - 1, "high": median + 2}
+
+
 DATA = {
-    "09_cost": {"k": [1, 4], "draft_model": [5.0, 20.0], "pard": [6.0, 7.5], "plain": 30.0},
+    "09_cost": {
+        "k": [1, 4],
+        "draft_model": [spread(5), spread(20)],
+        "pard": [spread(6), spread(7.5)],
+        "plain": spread(30),
+    },
     "09_dropped": {"kept": [[1, 1], [1, 0], [0, 0], [1, 0]]},
     "09_by_depth": {
         "draft_model": [0.5, 0.5, None],
@@ -17,13 +30,7 @@ DATA = {
         "pard_anywhere": [0.5, 0.2, 0.1],
         "num_trained": 2,
     },
-    "09_speed": {
-        "k": {"draft_model": 2, "pard": 4},
-        "domains": [
-            {"domain": "chat", "draft_model": [1.4, 0.9], "pard": [1.3, 1.05]},
-            {"domain": "json", "draft_model": [2.1, 1.3], "pard": [1.9, 1.5]},
-        ],
-    },
+    "09_speed": made_speeds("one by one, k = 2", "PARD, k = 4", domains=("chat", "json")),
 }
 
 
@@ -36,7 +43,13 @@ def test_titles_say_what_was_measured():
         in FIGURES["09_dropped"](DATA["09_dropped"]).get_suptitle()
     )
     (speed,) = FIGURES["09_speed"](DATA["09_speed"]).axes
-    assert speed.texts[1].get_text() == "1.05 x  (tau 1.30)"
+    assert [bar.get_width() for bar in speed.patches] == [2, 1.9, 2, 1.9]
+
+
+def test_the_cost_of_a_draft_has_whiskers():
+    (axes,) = FIGURES["09_cost"](DATA["09_cost"]).axes
+    whiskers = [s.get_segments() for s in axes.collections if isinstance(s, LineCollection)]
+    assert [float(one[-1][1][1]) for one in whiskers] == [22, 9.5]  # the highest round, k = 4
 
 
 def test_a_depth_nobody_reached_is_left_out():

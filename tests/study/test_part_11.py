@@ -1,7 +1,9 @@
 """The figures of notebook 11, those that compare drafters, and the checks of its exercises."""
 
 import pytest
+from matplotlib.colors import to_hex
 
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import (
     check_price_of_a_step,
     check_reads_and_guesses,
@@ -44,6 +46,7 @@ DATA = {
         "greedy": [0.5, 0.3],
         "sampled": [0.52, 0.4],
     },
+    "11_speed": made_speeds("k = 1", "k = 2", domains=("chat", "json"), method="mtp"),
     "11_against": {
         "title": "a finding",
         "lines": [LINE, {"method": "ngram", "label": "n-gram", "alpha": [None, None, None]}],
@@ -97,6 +100,12 @@ def test_names_of_lines_that_end_together_stand_apart():
 def test_pictures_of_notebook_10_have_the_colour_of_the_method(slug):
     (axes,) = FIGURES[slug](DATA[slug]).axes
     assert {line.get_color() for line in axes.lines} == {METHODS["mtp"].color}
+
+
+def test_the_longest_draft_has_the_full_colour_of_the_method():
+    (axes,) = FIGURES["11_speed"](DATA["11_speed"]).axes
+    shades = [to_hex(bar.get_facecolor()) for bar in axes.patches[:2]]
+    assert shades[1] == METHODS["mtp"].color != shades[0]
 
 
 def test_exercise_1_wants_the_shift():

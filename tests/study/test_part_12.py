@@ -38,6 +38,16 @@ def test_the_panel_is_told_in_words_with_its_numbers():
     assert told.count("3.25") == len(part_12.SCHEMES)
 
 
+def test_the_price_of_rows_has_whiskers_where_its_rounds_are_known():
+    curve = {"label": "there", "cost": {"1": 1.0, "5": 1.5}}
+    known = curve | {"label": "here", "cost_rounds": {"1": [1.0, 1.0], "5": [1.25, 2.0]}}
+    line = {"label": "tree", "kind": "tree", "free": False, "speedup": [1.0, 1.5]}
+    data = {"curves": [curve, known], "nodes": [2, 4], "draft_cost": 0.1, "lines": [line]}
+    left, _ = part_12.price(data).axes
+    ends = [whisker.get_segments()[0].tolist() for whisker in left.collections]
+    assert ends == [[[1, 1.0], [1, 1.0]], [[5, 1.25], [5, 2.0]]]
+
+
 def test_the_mask_is_drawn_square_by_square():
     _, right = FIGURES["12_tree"](DATA["12_tree"]).axes
     assert len(right.patches) == 16

@@ -1,12 +1,13 @@
 """The figures of notebook 13, and the checks of its exercises."""
 
+from made_speeds import made_speeds
 from specdec_lab.study.exercises import check_chain_keys, check_pairs, check_rerank
-from specdec_lab.study.figures import FIGURES, part_13
+from specdec_lab.study.figures import FIGURES
 
 BRANCH = {"word": "am", "chance": 0.4, "after": [["a", 0.5], ["the", 0.2]]}
 COLUMN = {"feature": "I", "token": "am", "guess": "a", "truth": "a", "own": False}
 CHANCES = {"greedy": [0.4, 0.3], "sampled": [0.5, 0.4]}
-WAYS = {way: {"tau": 1.2 + 0.1 * n, "speedup": 1.0} for n, way in enumerate(part_13.WAYS)}
+WAYS = ("EAGLE-1, chain", "EAGLE-2, tree", "EAGLE-3, chain", "EAGLE-3, tree")
 DATA = {
     "13_uncertainty": {
         "root": "I",
@@ -27,10 +28,7 @@ DATA = {
         "temperatures": [0.5, 1.0],
         "chances": {"eagle_1": CHANCES, "eagle_3": CHANCES},
     },
-    "13_chains_and_trees": {
-        "k": dict.fromkeys(part_13.WAYS, 4),
-        "domains": [{"domain": "chat", "ways": WAYS}],
-    },
+    "13_chains_and_trees": made_speeds(*WAYS),
 }
 
 
@@ -43,7 +41,7 @@ def test_titles_say_what_the_numbers_say():
     assert "1 of 2 guessed" in title("13_pairs")
     assert "token 2: one step 0.10, EAGLE-3 0.20" in title("13_drift")
     assert "EAGLE-1 0.40, EAGLE-3 0.45; cap 0.90" in title("13_shipped")
-    assert "EAGLE-3, tree on chat, 1.50" in title("13_chains_and_trees")
+    assert "EAGLE-1, chain on chat, 2.50" in title("13_chains_and_trees")
 
 
 def test_the_mask_is_drawn_square_by_square():

@@ -26,7 +26,8 @@ def target():
 def trace(steps, tokens_a_step, prompt, seconds):
     """A request of so many equal steps."""
     row = [RowStep([], [0] * tokens_a_step, 0, 0.0) for _ in range(steps)]
-    return Trace([row], {"prefill": prompt, "score": seconds}, steps)
+    parts = {"prefill": prompt, "propose": seconds / 4, "score": 3 * seconds / 4}
+    return Trace([row], parts, steps)
 
 
 def runs(*traces):
@@ -41,6 +42,7 @@ def test_the_prompt_counts_in_one_speedup_and_not_in_the_other():
     speed = fast.against(PLAIN_RUNS)
     assert speed.tau == 3
     assert speed.price == Spread(1.25, 1.25, 1.25)
+    assert speed.draft == Spread(0.3125, 0.3125, 0.3125)  # the quarter of it that drafts
     assert speed.steps == Spread(2.4, 2.4, 2.4)  # tau over the price of a step
     found = (speed.speedup.median, speed.speedup.low, speed.speedup.high)
     assert found == pytest.approx((25 / 11, 13 / 6, 37 / 16))  # whole requests, round by round

@@ -38,7 +38,8 @@ def promise(data: dict) -> Figure:
     ``data``: ``k``, ``steps`` (per step ``[text, kind]`` pairs), ``plain_forwards``.
     """
     boxes = list(layout(data["steps"]))
-    lines = boxes[-1].line + 1
+    *_, last = layout([[token] for step in data["steps"] for token in step])
+    lines = last.line + 1  # the most that any k needs, so that the picture keeps its size
     height = TOP + lines * LINE + BARS
     figure = new_figure(WIDTH, height)
     axes = figure.add_axes((0, 0, 1, 1))

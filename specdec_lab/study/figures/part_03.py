@@ -23,7 +23,7 @@ def p_q_residual(data: dict) -> Figure:
     """
     law = law_at(data, data["shown"])
     figure = new_figure(8, 4.7)
-    left, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.06})
+    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
     figure.subplots_adjust(left=0.15, right=0.985, top=0.83, bottom=0.12)
     rows = range(len(data["tokens"]))
     left.barh([y - 0.2 for y in rows], law["target_probs"], 0.38, color=TARGET, label="target p")
@@ -36,8 +36,9 @@ def p_q_residual(data: dict) -> Figure:
         axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.09), fontsize=9.5)
     left.set_yticks(rows, data["tokens"])
     left.invert_yaxis()
-    left.set_title("What each model says", fontsize=11, fontweight="normal", y=1)
-    right.set_title("What a step emits", fontsize=11, fontweight="normal", y=1)
+    right.set(ylim=left.get_ylim(), yticks=())
+    left.set_title("What each model says", fontsize=11, fontweight="normal")
+    right.set_title("What a step emits", fontsize=11, fontweight="normal")
     figure.suptitle(
         f"Accepted + recovered = p, whatever q is  (temperature {law['temperature']:g}, "
         f"acceptance {law['acceptance']:.2f})",

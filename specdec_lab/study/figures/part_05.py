@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,8 +25,9 @@ def by_domain(data: dict) -> Figure:
     figure = new_figure(8, 0.31 * len(groups) + 1.5)
     axes = figure.subplots()
     figure.subplots_adjust(left=0.2, right=0.74)
+    _bars(axes, groups)
     for line, group in enumerate(groups):
-        _bar(axes, line, group)
+        _numbers(axes, line, group)
     names = [f"{g['domain'].replace('_', ' ')}, {LANGUAGES[g['language']]}" for g in groups]
     axes.set_yticks(range(len(groups)), names)
     axes.axvline(1, color=METHODS["none"].color, lw=2)
@@ -35,7 +38,7 @@ def by_domain(data: dict) -> Figure:
     axes.text(1.03, len(groups) - 0.35, "rep4", **head)
     axes.text(1.19, len(groups) - 0.35, "loops", **head)
     axes.grid(visible=False, axis="y")
-    axes.set_title(f"Copying pays where the answer copies (k = {data['k']})", x=-0.3, y=1)
+    axes.set_title(f"Copying pays where the answer copies (k = {data['k']})", x=-0.3)
     return figure
 
 
@@ -81,13 +84,19 @@ def _without_loops(group: dict) -> float:
     return 0.0 if group["tau_no_loops"] is None else group["tau_no_loops"]
 
 
-def _bar(axes: Axes, line: int, group: dict) -> None:
-    solid = _without_loops(group)
-    hatch = "//" if group["language"] == "tr" else None
-    axes.barh(line, solid, 0.62, color=ORANGE, hatch=hatch, edgecolor="#8a5600", lw=0.8)
-    if group["num_loops"]:
-        axes.barh(line, group["tau"], 0.62, color="none", edgecolor=GREY, ls=":", lw=1.4)
-    if solid:
+def _bars(axes: Axes, groups: Sequence[dict]) -> None:
+    solid = [_without_loops(group) for group in groups]
+    hatch = ["//" if group["language"] == "tr" else "" for group in groups]
+    lines = range(len(groups))
+    axes.barh(lines, solid, 0.62, color=ORANGE, hatch=hatch, edgecolor="#8a5600", lw=0.8)
+    looping = {line: group["tau"] for line, group in enumerate(groups) if group["num_loops"]}
+    axes.barh(
+        list(looping), list(looping.values()), 0.62, color="none", edgecolor=GREY, ls=":", lw=1.4
+    )
+
+
+def _numbers(axes: Axes, line: int, group: dict) -> None:
+    if solid := _without_loops(group):
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
         axes.text(solid - 0.06, line, f"{solid:.2f}", ha="right", va="center", fontsize=9, bbox=box)
     looping = f"{group['num_loops']} of {group['num_prompts']}" if group["num_loops"] else "–"

@@ -113,18 +113,19 @@ def against_ngram(data: dict) -> Figure:
     figure = new_figure(8.4, 3.7)
     left, right = figure.subplots(1, 2)
     figure.subplots_adjust(left=0.08, right=0.98, bottom=0.13, top=0.86, wspace=0.22)
-    for place, counts in enumerate(domains.values()):
-        for side, method in ((-0.2, "ngram"), (0.2, "suffix")):
-            one = counts[method]
-            color = METHODS[method].color
-            share = one["forwards"] / counts["tokens"]
-            left.bar(place + side, share, 0.36, color=color)
-            left.text(place + side, share - 0.06, f"{share:.2f}", ha="center", fontsize=9)
-            total = one["drafted"] / counts["tokens"]
-            used = one["accepted"] / counts["tokens"]
-            right.bar(place + side, total, 0.36, color="white", edgecolor=color, lw=1.6, hatch="//")
-            right.bar(place + side, used, 0.36, color=color)
-            right.text(place + side, total + 0.03, f"{total:.2f}", ha="center", fontsize=9)
+    for side, method in zip((-0.2, 0.2), PAIR, strict=True):
+        color = METHODS[method].color
+        places = [place + side for place in range(len(domains))]
+        shares, drafted, accepted = (
+            [counts[method][what] / counts["tokens"] for counts in domains.values()]
+            for what in ("forwards", "drafted", "accepted")
+        )
+        left.bar(places, shares, 0.36, color=color)
+        right.bar(places, drafted, 0.36, color="white", edgecolor=color, lw=1.6, hatch="//")
+        right.bar(places, accepted, 0.36, color=color)
+        for place, share, total in zip(places, shares, drafted, strict=True):
+            left.text(place, share - 0.06, f"{share:.2f}", ha="center", fontsize=9)
+            right.text(place, total + 0.03, f"{total:.2f}", ha="center", fontsize=9)
     for axes in (left, right):
         axes.set_xticks(range(len(domains)), [name.replace("_", " ") for name in domains])
         axes.grid(visible=False, axis="x")

@@ -6,6 +6,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specdec_lab.study.figures.learning_live import label_ends, learning_live
+from specdec_lab.study.figures.speed_bars import (
+    best_in_words,
+    name_ways,
+    speed_bars,
+    speed_figure,
+)
 from specdec_lab.study.figures.style import METHODS, new_figure
 
 INK = "#222222"
@@ -81,37 +87,22 @@ def greedy_or_sampled(data: dict) -> Figure:
 
 
 def speed(data: dict) -> Figure:
-    """Speed over plain decoding by domain, and the tokens per forward that bought it.
+    """Speed-up of the twin by domain with the prompt (left) and without, from the same runs.
 
-    ``data``: ``k`` and ``domains``, each with ``domain``, ``speedup`` and ``tau``.
+    ``data``: see `speed_bars`, with one way.
     """
-    domains = data["domains"]
-    figure = new_figure(6.6, 0.5 * len(domains) + 1.5)
-    figure.subplots_adjust(left=0.17, right=0.95)
-    axes = figure.subplots()
-    lines = range(len(domains))
-    speedups = [d["speedup"] for d in domains]
-    axes.barh(lines, speedups, 0.6, color=METHODS["draft_model"].color)
-    for y, domain in enumerate(domains):
-        text = f"{domain['speedup']:.2f} x   (tau {domain['tau']:.2f})"
-        axes.text(domain["speedup"] + 0.03, y, text, va="center", fontsize=10)
-    axes.axvline(1, color=INK, linestyle="--", linewidth=1.6)
-    axes.set(xlim=(0, 1.45 * max(*speedups, 1)), xlabel="speed over plain decoding (dashed: 1)")
-    _name_lines(axes, [d["domain"] for d in domains])
-    low, high = min(speedups), max(speedups)
-    axes.set_title(f"The 4-bit twin, k = {data['k']}: {low:.2f} to {high:.2f} times as fast")
-    return figure
+    return speed_figure(data, [{"color": BLUE}], ("speedup", "steps"))
 
 
 def trained(data: dict) -> Figure:
     """The twin and a trained draft: acceptance by depth (left, a line a domain), speed-up (right).
 
-    ``data``: for both, by name, ``taken`` (entries with ``domain``, ``alpha`` by depth, ``tau``),
-    ``speedups`` (domain -> speed-up) and ``k``, the drafted tokens of the latter.
+    ``data``: ``taken``: name -> entries with ``domain``, ``alpha`` by depth and ``tau``; and for
+    the two in turn what `speed_bars` takes.
     """
-    figure = new_figure(9, 3.7)
-    figure.subplots_adjust(left=0.07, right=0.98, wspace=0.62, top=0.82)
-    left, right = figure.subplots(1, 2, width_ratios=(3, 3))
+    figure = new_figure(9.8, 4.4)
+    figure.subplots_adjust(left=0.07, right=0.98, wspace=0.62, top=0.86, bottom=0.27)
+    left, right = figure.subplots(1, 2)
     ends = []
     for (name, domains), color in zip(data["taken"].items(), (TWIN, BLUE), strict=True):
         for domain, dash in zip(domains, ("-", "--", ":"), strict=False):
@@ -121,27 +112,11 @@ def trained(data: dict) -> Figure:
     label_ends(left, ends)
     left.set(xlabel="drafted token", ylabel="alpha", ylim=(0, 1.02))
     left.set_xticks(range(1, 1 + max(len(d["alpha"]) for t in data["taken"].values() for d in t)))
-    _rival_bars(right, data)
-    reached = [f"{name} {max(found.values()):.2f}" for name, found in data["speedups"].items()]
-    figure.suptitle(
-        f"Speed-up at best: {' x, '.join(reached)} x", x=0.02, ha="left", weight="bold", fontsize=12
-    )
+    looks = [{"color": TWIN}, {"color": BLUE}]
+    speed_bars(right, data, looks)
+    name_ways(figure, data, looks)
+    figure.suptitle(best_in_words(data), x=0.02, ha="left", weight="bold", fontsize=12)
     return figure
-
-
-def _rival_bars(axes: Axes, data: dict) -> None:
-    """Speed-up by domain, a bar for each draft."""
-    names = list(next(iter(data["speedups"].values())))
-    for number, (name, color) in enumerate(zip(data["speedups"], (TWIN, BLUE), strict=True)):
-        values = [data["speedups"][name][domain] for domain in names]
-        lines = [y + 0.38 * (number - 0.5) for y in range(len(names))]
-        axes.barh(lines, values, 0.36, color=color)
-        for y, value in zip(lines, values, strict=True):
-            text = f"{name}, k = {data['k'][name]}: {value:.2f}"
-            axes.text(0.03, y, text, va="center", fontsize=8.5, color="white")
-    axes.axvline(1, color=INK, linestyle="--", linewidth=1.6)
-    axes.set(xlabel="speed-up (dashed: plain)")
-    _name_lines(axes, names)
 
 
 def _name_lines(axes: Axes, names: list[str]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from specdec_lab.study.figures.learning_live import learning_live
+from specdec_lab.study.figures.speed_bars import speed_figure
 from specdec_lab.study.figures.style import METHODS, TOKEN_COLORS, new_figure
 
 INK, BROWN, BLUE = "#222222", "#8a5a2b", "#0173b2"  # the brown of PARD, dark enough to read
@@ -20,23 +22,28 @@ SEEN = {"token": TOKEN_COLORS["bonus"], "mask": "#e3bf9b"}
 def cost(data: dict) -> Figure:
     """Milliseconds of one draft over its length, for both ways to draft, and of a plain step.
 
-    ``data``: ``k`` (lengths), ``draft_model`` and ``pard`` (milliseconds at each), ``plain``.
+    ``data``: ``k`` (lengths), ``draft_model`` and ``pard`` (at each ``median``, ``low`` and
+    ``high`` of the rounds, in milliseconds) and ``plain`` (the same).
     """
     figure = new_figure(7, 3.9)
     figure.subplots_adjust(left=0.11, right=0.8)
-    axes = figure.subplots()
+    axes, lengths, plain = figure.subplots(), data["k"], data["plain"]
     for method in PAIR:
-        axes.plot(data["k"], data[method], **METHODS[method].line())
-        _at_end(axes, data["k"][-1], data[method][-1], NAMES[method], INKS[method])
-    axes.axhline(data["plain"], color=METHODS["none"].color, linestyle=":", linewidth=2)
+        middle = [spread["median"] for spread in data[method]]
+        ends = [[spread[end] for spread in data[method]] for end in ("low", "high")]
+        axes.plot(lengths, middle, **METHODS[method].line())
+        axes.vlines(lengths, *ends, color=INKS[method], linewidth=1.6)
+        _at_end(axes, lengths[-1], middle[-1], NAMES[method], INKS[method])
+    axes.axhline(plain["median"], color=METHODS["none"].color, linestyle=":", linewidth=2)
+    axes.axhspan(plain["low"], plain["high"], color=METHODS["none"].color, alpha=0.15, linewidth=0)
     beside = {"xytext": (0, 6), "textcoords": "offset points"}
-    axes.annotate(NAMES["none"], (data["k"][0], data["plain"]), color=INKS["none"], **beside)
-    top = 1.15 * max(data["plain"], *data["draft_model"], *data["pard"])
+    axes.annotate(NAMES["none"], (lengths[0], plain["median"]), color=INKS["none"], **beside)
+    top = 1.15 * max(s["high"] for s in (plain, *data["draft_model"], *data["pard"]))
     axes.set(xlabel="k, tokens in the draft", ylabel="milliseconds of one draft", ylim=(0, top))
-    axes.set_xticks(data["k"])
-    grown = [data[method][-1] / data[method][0] for method in PAIR]
+    axes.set_xticks(lengths)
+    grown = [data[method][-1]["median"] / data[method][0]["median"] for method in PAIR]
     axes.set_title(
-        f"k = {data['k'][0]} to {data['k'][-1]}: one by one {grown[0]:.1f} times the time, "
+        f"k = {lengths[0]} to {lengths[-1]}: one by one {grown[0]:.1f} times the time, "
         f"in one forward {grown[1]:.1f}"
     )
     return figure
@@ -53,8 +60,10 @@ def who_sees_whom(data: dict) -> Figure:
     widths = [len(panel["columns"]) for panel in panels]
     figure = new_figure(0.33 * sum(widths) + 3.2, 0.3 * max(heights) + 1.7)
     figure.subplots_adjust(left=0.1, right=0.98, wspace=0.35, top=0.74, bottom=0.03)
-    for axes, panel in zip(figure.subplots(1, 2, width_ratios=widths), panels, strict=True):
-        _pattern(axes, panel, max(heights))
+    with rc_context({"axes.titley": None}):  # titles above the names of the columns
+        both = figure.subplots(1, 2, width_ratios=widths)
+        for axes, panel in zip(both, panels, strict=True):
+            _pattern(axes, panel, max(heights))
     _headline(figure, "A mask sees the text up to its anchor, and its own chain")
     return figure
 
@@ -175,30 +184,8 @@ def greedy_or_sampled(data: dict) -> Figure:
 
 
 def speed(data: dict) -> Figure:
-    """Speed over plain decoding by domain for both ways to draft, tau beside each bar.
-
-    ``data``: ``k`` of each method, and ``domains``, each with ``domain`` and for each method
-    ``[tau, speed-up]``.
-    """
-    domains = data["domains"]
-    figure = new_figure(7, 0.62 * len(domains) + 1.5)
-    figure.subplots_adjust(left=0.16, right=0.95)
-    axes = figure.subplots()
-    for y, domain in enumerate(domains):
-        for shift, method in ((-0.2, "draft_model"), (0.2, "pard")):
-            tau, speedup = domain[method]
-            axes.barh(y + shift, speedup, 0.38, color=METHODS[method].color)
-            text = f"{speedup:.2f} x  (tau {tau:.2f})"
-            axes.text(speedup + 0.02, y + shift, text, va="center", fontsize=9, bbox=WHITE)
-    axes.axvline(1, color=INK, linestyle="--", linewidth=1.6, zorder=1)
-    most = max(domain[method][1] for domain in domains for method in PAIR)
-    axes.set(xlim=(0, 1.4 * max(most, 1)), xlabel="speed over plain decoding (dashed: 1)")
-    axes.set_yticks(range(len(domains)), [domain["domain"] for domain in domains])
-    axes.invert_yaxis()
-    axes.grid(visible=False, axis="y")
-    lengths = ", ".join(f"{NAMES[method]} k = {data['k'][method]}" for method in PAIR)
-    axes.set_title(f"Speed-up: {lengths}")
-    return figure
+    """Speed-up by domain of both ways to draft, one by one first; ``data``: see `speed_bars`."""
+    return speed_figure(data, [{"color": METHODS[method].color} for method in PAIR])
 
 
 def _headline(figure: Figure, text: str) -> None:

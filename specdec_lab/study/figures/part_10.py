@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 
 from specdec_lab.study.figures.learning_live import label_ends, learning_live
 from specdec_lab.study.figures.measured.learning import learning, training
+from specdec_lab.study.figures.measured.looks import lighter
+from specdec_lab.study.figures.speed_bars import speed_figure
 from specdec_lab.study.figures.style import METHODS, new_figure
 
 INK, PALE = "#222222", "#e6bfdd"
@@ -138,33 +140,12 @@ def temperature(data: dict) -> Figure:
 
 
 def speed(data: dict) -> Figure:
-    """Speed over plain decoding by domain and k, and the tokens per forward behind it.
-
-    ``data``: ``domains``, ``ks``, and ``speedup`` and ``tau``: domain -> a number for each k;
-    of another drafter, its ``method`` too.
+    """Speed-up by domain, a bar for each k; ``data``: see `speed_bars`; of another drafter, its
+    ``method`` too.
     """
-    figure = new_figure(7, 3.6)
-    axes, color = figure.subplots(), _color(data)
-    ks, width = data["ks"], 0.8 / len(data["ks"])
-    for number, k in enumerate(ks):
-        places = [i + (number - (len(ks) - 1) / 2) * width for i in range(len(data["domains"]))]
-        heights = [data["speedup"][domain][number] for domain in data["domains"]]
-        share = (number + 1) / len(ks)
-        axes.bar(places, heights, 0.92 * width, color=color, alpha=0.35 + 0.65 * share)
-        for x, height in zip(places, heights, strict=True):
-            text = f"{height:.2f}\nk={k}"
-            white = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-            axes.text(x, height + 0.03, text, ha="center", va="bottom", fontsize=8, bbox=white)
-    axes.axhline(1, color=INK, linestyle="--", linewidth=1.6)
-    best = [max(data["speedup"][domain]) for domain in data["domains"]]
-    axes.set_xticks(
-        range(len(best)),
-        [f"{d}\ntau {max(data['tau'][d]):.2f}" for d in data["domains"]],
-    )
-    axes.set(ylim=(0, 1.3 * max(*best, 1)), ylabel="speed-up (dashed: plain)")
-    axes.grid(visible=False, axis="x")
-    axes.set_title(f"With the best k of each: {min(best):.2f} to {max(best):.2f} times as fast")
-    return figure
+    number = len(data["domains"][0]["ways"])
+    shades = [lighter(_color(data), 0.6 * (1 - n / number)) for n in range(1, number + 1)]
+    return speed_figure(data, [{"color": shade} for shade in shades])
 
 
 def _color(data: dict) -> str:

@@ -205,13 +205,14 @@ def block(data: dict) -> Figure:
 def price(data: dict) -> Figure:
     """Cost of rows (left), and the speed-up that a tree and a chain leave (right).
 
-    ``data``: ``curves`` (``label``, ``cost``: rows -> cost, one row = 1), ``nodes``, ``draft_cost``
-    (of a pass, in plain steps) and ``lines``: ``label``, ``kind`` (tree or chain), ``free`` (rows
-    cost nothing) and ``speedup`` by number of nodes.
+    ``data``: ``curves`` (``label``, ``cost``: rows -> cost, one row = 1; where known its lowest and
+    highest, ``cost_rounds``), ``nodes``, ``draft_cost`` (of a pass, in plain steps) and ``lines``:
+    ``label``, ``kind`` (tree or chain), ``free`` (rows cost nothing) and ``speedup`` by number of
+    nodes.
     """
     figure = new_figure(8.8, 4.0)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
-    figure.subplots_adjust(left=0.07, right=0.8, bottom=0.14, top=0.87, wspace=0.3)
+    figure.subplots_adjust(left=0.085, right=0.8, bottom=0.14, top=0.87, wspace=0.3)
     marks = zip(
         data["curves"], ("o", "s", "^", "D"), (INK, "#0173b2", "#cc78bc", GREY), strict=False
     )
@@ -219,6 +220,8 @@ def price(data: dict) -> Figure:
         points = sorted((int(rows), cost) for rows, cost in curve["cost"].items())
         rows, cost = zip(*points, strict=True)
         left.plot(rows, cost, marker=marker, color=color, label=curve["label"], markersize=5)
+        for at, ends in curve.get("cost_rounds", {}).items():
+            left.vlines(int(at), *ends, color=color, linewidth=1.4)
     left.axhline(1, color="#999999", lw=1.4, ls="--")
     left.set(xlabel="rows of one forward", ylabel="cost (one row = 1)", ylim=(0, None))
     left.set_xticks((1, 5, 9, 17, 33))

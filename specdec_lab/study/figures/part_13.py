@@ -13,6 +13,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from specdec_lab.study.figures.learning_live import label_ends
 from specdec_lab.study.figures.measured.looks import lighter
 from specdec_lab.study.figures.part_12 import expand
+from specdec_lab.study.figures.speed_bars import name_ways, speed_bars
 from specdec_lab.study.figures.style import METHODS, TOKEN_COLORS, new_figure
 
 INK, GREY = "#222222", "#666666"
@@ -28,12 +29,7 @@ LOOKS = {  # colour, marker and dash of what is compared
     "EAGLE-3": (FULL, "*", "-"),
 }
 NAMES = {"eagle_1": "EAGLE-1", "eagle_3": "EAGLE-3"}
-WAYS = {  # label: colour and hatch; trees are hatched
-    "EAGLE-1, chain": (PALE, ""),
-    "EAGLE-2, tree": (PALE, "///"),
-    "EAGLE-3, chain": (FULL, ""),
-    "EAGLE-3, tree": (FULL, "///"),
-}
+WAYS = ((PALE, ""), (PALE, "///"), (FULL, ""), (FULL, "///"))  # EAGLE 1, 2, 3; trees are hatched
 
 
 def uncertainty(data: dict) -> Figure:
@@ -230,33 +226,26 @@ def shipped(data: dict) -> Figure:
 
 
 def chains_and_trees(data: dict) -> Figure:
-    """Tokens a forward (left) and speed-up (right) of four ways to draft, by domain.
+    """Tokens a forward (left) and speed-up (right) of the four ``WAYS`` in turn, by domain.
 
-    ``data``: ``k`` (way -> drafted tokens) and ``domains``: ``domain``, and ``ways``: a name of
-    `WAYS` -> ``tau`` and ``speedup``.
+    ``data``: see `speed_bars`.
     """
+    looks = [{"facecolor": c, "hatch": h, "edgecolor": "white", "linewidth": 0} for c, h in WAYS]
     domains = data["domains"]
-    height = 0.95 * len(domains) + 1.6
-    figure = new_figure(8.8, height)
+    height = 0.95 * len(domains) + 1.9
+    figure = new_figure(9.4, height)
     left, right = figure.subplots(1, 2, sharey=True)
-    figure.subplots_adjust(left=0.1, right=0.98, bottom=0.95 / height, top=1 - 0.55 / height)
+    figure.subplots_adjust(left=0.08, right=0.98, bottom=1.2 / height, top=1 - 0.55 / height)
     for y, domain in enumerate(domains):
-        for number, (way, found) in enumerate(domain["ways"].items()):
-            at = y + 0.2 * (number - (len(domain["ways"]) - 1) / 2)
-            color, hatch = WAYS[way]
-            look = {"color": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
-            for axes, what in ((left, "tau"), (right, "speedup")):
-                label = f"{way}, k = {data['k'][way]}" if y == 0 else None
-                axes.barh(at, found[what], 0.18, label=label, **look)
-                axes.text(found[what] + 0.02, at, f"{found[what]:.2f}", va="center", fontsize=8.5)
-    for axes, words in ((left, "tokens a forward"), (right, "speed-up (plain = 1)")):
-        axes.axvline(1, color=METHODS["none"].color, linewidth=1.6)
-        axes.set(xlabel=words, xlim=(0, 1.15 * axes.get_xlim()[1]))
-        axes.grid(visible=False, axis="y")
-    left.set_yticks(range(len(domains)), [domain["domain"] for domain in domains])
-    left.invert_yaxis()
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, ncols=4, loc="lower center", fontsize=9)
+        for number, (look, found) in enumerate(zip(looks, domain["ways"].values(), strict=True)):
+            at = y + 0.21 * (number - 1.5)
+            left.barh(at, found["tau"], 0.19, **look)
+            left.text(found["tau"] + 0.02, at, f"{found['tau']:.2f}", va="center", fontsize=8.5)
+    left.axvline(1, color=METHODS["none"].color, linewidth=1.6)
+    left.set(xlabel="tokens a forward (tau)", xlim=(0, 1.15 * left.get_xlim()[1]))
+    speed_bars(right, data, looks)
+    left.grid(visible=False, axis="y")
+    name_ways(figure, data, looks)
     best = max((f["tau"], w, d["domain"]) for d in domains for w, f in d["ways"].items())
     _headline(figure, f"Most tokens a forward: {best[1]} on {best[2]}, {best[0]:.2f}")
     return figure

@@ -20,6 +20,7 @@ RC = {
     "svg.hashsalt": "specdec_lab",  # the same ids in every run
     "font.family": "DejaVu Sans",  # comes with matplotlib, and has all Turkish and Greek letters
     "axes.titlelocation": "left",
+    "axes.titley": 1,  # where a title stands anyway; to look for a place costs a third of a picture
     "axes.titleweight": "bold",
     "axes.titlesize": 12,
     "axes.labelsize": 11,

@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from specdec_lab.study.figures.measured.looks import PALE, look
-from specdec_lab.study.figures.measured.methods import NAMES
+from specdec_lab.study.figures.measured.methods import NAMES, believed, contents, speedup_in_words
 from specdec_lab.study.figures.style import METHODS, Style, new_figure
 
 Recording = Mapping[str, object]
 METRICS = (  # metric, in words, ticks
     ("tau", "tokens per forward", (1, 2, 4)),
-    ("speedup", "speed-up (plain = 1)", (0.7, 1, 1.4, 2)),
+    ("speedup", "speed-up with prompt", (0.7, 1, 1.4, 2)),
 )
 SPEEDS = (1.0, 1.25, 1.5, 2.0)  # lines of equal speed-up
 PRICED = ("chat", "code", "json")
@@ -27,7 +27,8 @@ PRICED = ("chat", "code", "json")
 
 def all_methods(data: Mapping[str, Recording]) -> Figure:
     """A line for each method: tau (above) and speed-up with the prompt (below) by domain, at the k
-    that is fastest there; intervals over prompts. The fullest mark of a column is its best.
+    that is fastest there; intervals over prompts. The fullest mark of a column is its best. A
+    speed-up that is refused is not drawn.
 
     ``data``: machine -> what `measure decode` records; the first machine is drawn.
     """
@@ -84,13 +85,13 @@ def _style(recording: Recording, label: str) -> Style:
 
 def fastest(recording: Recording, label: str, scope: str) -> Mapping:
     """The cell of a method whose k is the fastest in a scope."""
-    return max(_cells(recording, label), key=lambda cell: cell["scopes"][scope]["speedup"])
+    return max(_cells(recording, label), key=lambda cell: believed(cell["scopes"][scope]))
 
 
 def _rows(recording: Recording, scope: str) -> list[tuple[str, int, float]]:
     """Label, fastest k and its speed-up of every method."""
     cells = {label: fastest(recording, label, scope) for label in greedy_labels(recording)}
-    return [(one, cell["k"], cell["scopes"][scope]["speedup"]) for one, cell in cells.items()]
+    return [(one, cell["k"], believed(cell["scopes"][scope])) for one, cell in cells.items()]
 
 
 def _forest(
@@ -98,10 +99,14 @@ def _forest(
 ) -> None:
     """A point with its interval and k for every method; the best one is full."""
     cells = [fastest(recording, label, domain) for label in labels]
-    values = [cell["scopes"][domain][metric] for cell in cells]
+    scopes = [cell["scopes"][domain] for cell in cells]
+    values = [believed(one) if metric == "speedup" else one[metric] for one in scopes]
     axes.axvline(1, color=METHODS["none"].color, lw=1.4, zorder=1)
     for y, (label, cell, value) in enumerate(zip(labels, cells, values, strict=True)):
         style = _style(recording, label)
+        if not value:
+            axes.text(1.03, y, "refused", va="center", fontsize=8, color=style.color)
+            continue
         low, high = cell["scopes"][domain][f"{metric}_interval"] or [value, value]
         inside = style.color if value == max(values) else "white"
         axes.hlines(y, low, high, color=style.color, lw=2, zorder=2)
@@ -145,10 +150,12 @@ def describe_all_methods(data: Mapping[str, Recording]) -> str:
         numbers = []
         for domain in recording["domains"]:
             cell = fastest(recording, label, domain)
-            numbers.append(f"{domain} {cell['scopes'][domain]['speedup']:.2f} (k {cell['k']})")
+            speedup = speedup_in_words(cell["scopes"][domain])
+            numbers.append(f"{domain} {speedup} (k {cell['k']})")
         said.append(f"{_style(recording, label).label}: {', '.join(numbers)}")
     return (
-        f"Tokens per forward and speed-up of all methods by domain, {machine}. {'; '.join(said)}."
+        "Tokens per forward and speed-up with the prompt of all methods by domain, "
+        f"{machine} ({contents(recording)}). {'; '.join(said)}."
     )
 
 

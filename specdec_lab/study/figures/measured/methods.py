@@ -10,15 +10,17 @@ from matplotlib.lines import Line2D
 
 from specdec_lab.study.figures.measured.looks import at_one, fill, look, machine_marks
 from specdec_lab.study.figures.style import Style, new_figure
+from specdec_lab.study.measure.summary import refused
 
 LABELS = ("ngram", "suffix", "draft_model int8", "draft_model int4")  # need no training
-METRICS = (("tau", "tokens per forward"), ("speedup", "speed-up (plain = 1)"))
+METRICS = (("tau", "tokens per forward"), ("speedup", "speed-up with the prompt"))
 NAMES = {"json": "JSON", "code_edit": "code edit"}
 GAP = 0.72  # of the width of a domain, taken by its points
 
 
 def methods(data: Mapping[str, dict], labels: Sequence[str] = LABELS) -> Figure:
-    """Tokens per forward (above) and speed-up (below) by domain, intervals over prompts.
+    """Tokens per forward (above) and speed-up of whole requests (below) by domain, intervals over
+    prompts; a speed-up that is refused is not drawn.
 
     Below a domain stands rep4, the share of repeated 4-grams in plain decoding's answers. Every
     method has its best k of all domains on the first machine. ``data``: machine -> what
@@ -28,7 +30,7 @@ def methods(data: Mapping[str, dict], labels: Sequence[str] = LABELS) -> Figure:
     domains = _domains(data)
     figure = new_figure(8.6, 6.3)
     top, bottom = figure.subplots(2, 1, sharex=True)
-    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.185, top=0.945, hspace=0.1)
+    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.215, top=0.945, hspace=0.1)
     for axes, (metric, words) in zip((top, bottom), METRICS, strict=True):
         _points(axes, data, chosen, metric)
         at_one(axes)
@@ -38,6 +40,7 @@ def methods(data: Mapping[str, dict], labels: Sequence[str] = LABELS) -> Figure:
         for place in range(1, len(domains)):
             axes.axvline(place - 0.5, color="#e3e3e3", lw=1)
     bottom.set_xticks(range(len(domains)), _names(data))
+    bottom.set_xlabel(contents(next(iter(data.values()))), fontsize=9.5)
     marks = [_mark(style, k) for style, k in chosen.values()]
     for y, handles in ((0.04, marks), (0.0, machine_marks(data))):
         how = {"ncols": len(handles), "loc": "lower center", "fontsize": 9.5}
@@ -52,9 +55,14 @@ def describe_methods(data: Mapping[str, dict], labels: Sequence[str] = LABELS) -
     said = []
     for name, (style, k) in best_cells(recording, labels).items():
         scopes = recording["cells"][name]["scopes"]
-        numbers = (f"{domain} {scopes[domain]['speedup']:.2f}" for domain in recording["domains"])
+        numbers = (
+            f"{domain} {speedup_in_words(scopes[domain])}" for domain in recording["domains"]
+        )
         said.append(f"{style.label} (k = {k}): {', '.join(numbers)}")
-    return f"Tokens per forward and speed-up by domain. Speed-up, {machine}: {'; '.join(said)}."
+    return (
+        f"Tokens per forward and speed-up by domain. Speed-up with the prompt, {machine} "
+        f"({contents(recording)}): {'; '.join(said)}."
+    )
 
 
 def best_cells(recording: Mapping, labels: Sequence[str]) -> dict[str, tuple[Style, int]]:
@@ -67,9 +75,28 @@ def best_cells(recording: Mapping, labels: Sequence[str]) -> dict[str, tuple[Sty
             if cell["label"] == label and not cell["temperature"] and cell["verify"] == "auto"
         }
         if cells:
-            best = max(cells, key=lambda name: cells[name]["scopes"]["all"]["speedup"])
+            best = max(cells, key=lambda name: believed(cells[name]["scopes"]["all"]))
             found[best] = look(label, cells[best]["config"]), cells[best]["k"]
     return found
+
+
+def contents(recording: Mapping) -> str:
+    """What the speed-ups of `measure decode` are of."""
+    rounds = recording["rounds"]
+    return (
+        f"{recording['prompts']} prompts a kind of text, answers of at most "
+        f"{recording['max_new_tokens']} tokens, {rounds} round{'s' * (rounds > 1)}"
+    )
+
+
+def believed(scope: Mapping) -> float:
+    """The speed-up with the prompt, 0 where it is refused."""
+    return 0.0 if refused(scope) else scope["speedup"]
+
+
+def speedup_in_words(scope: Mapping) -> str:
+    """The speed-up, or that it is refused."""
+    return "refused (above tau)" if refused(scope) else f"{scope['speedup']:.2f}"
 
 
 def _points(
@@ -80,10 +107,13 @@ def _points(
     for number, (name, machine) in enumerate(pairs):
         shift = GAP * ((number + 0.5) / len(pairs) - 0.5)
         scopes = data[machine]["cells"].get(name, {"scopes": {}})["scopes"]
-        look = chosen[name][0], list(data).index(machine)
+        style, number_of_machine = chosen[name][0], list(data).index(machine)
         for place, domain in enumerate(_domains(data)):
-            if domain in scopes:
-                _point(axes, place + shift, scopes[domain], metric, *look)
+            if domain in scopes and metric == "speedup" and refused(scopes[domain]):
+                how = {"rotation": 90, "ha": "center", "va": "bottom", "color": style.color}
+                axes.text(place + shift, 0.05, "refused", fontsize=8, **how)
+            elif domain in scopes:
+                _point(axes, place + shift, scopes[domain], metric, style, number_of_machine)
                 if len(data) == 1:
                     _number(axes, place + shift, scopes[domain], metric)
 
