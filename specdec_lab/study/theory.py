@@ -187,13 +187,15 @@ def break_even(
 def verification_cost(table: Mapping[int | str, float]) -> Callable[[int], float]:
     """V(k) from measured times ``table[rows]``: time of 1 + k rows / time of one row.
 
-    Straight lines between the measured numbers of rows. ValueError for a table without one row,
+    Straight lines between the measured numbers of rows. More rows cost no less than fewer: a lower
+    time is noise, and the highest so far stands for it. ValueError for a table without one row,
     and, when asked, for more rows than were measured.
     """
     points = sorted((int(rows), float(time)) for rows, time in table.items())
     if not points or points[0][0] != 1:
         raise ValueError("measure the cost of one row too: it is the unit of all others")
     rows, times = zip(*points, strict=True)
+    times = np.maximum.accumulate(times)
 
     def verify(k: int) -> float:
         if 1 + k > rows[-1]:

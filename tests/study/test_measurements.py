@@ -1,7 +1,7 @@
 """Reading the recorded measurements of all machines."""
 
 from specdec_lab.study import recordings
-from specdec_lab.study.measurements import FOLDER, measured, reference_machine
+from specdec_lab.study.measurements import FOLDER, machine_name, measured, reference_machine
 
 
 def test_every_machine_is_found_and_the_readers_own_wins(tmp_path, monkeypatch):
@@ -27,3 +27,9 @@ def test_the_machine_of_the_course_comes_first(tmp_path, monkeypatch):
 
 def test_the_project_s_reference_machine_has_recordings():
     assert reference_machine() == next(iter(measured("cost")))
+
+
+def test_a_processor_without_a_number_has_family_and_model_in_its_folder(monkeypatch):
+    monkeypatch.setattr(recordings, "cpu", lambda: "AMD EPYC (family 25, model 1)")
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    assert machine_name() == "amd-epyc-family-25-model-1-2-threads"

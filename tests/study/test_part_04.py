@@ -42,6 +42,20 @@ def test_verification_marks_a_finite_best_k():
     assert all(0 < int(text.removeprefix("k = ")) < 16 for text in shown)
 
 
+def test_a_clock_has_a_whisker_and_a_refused_one_no_height():
+    data = {"domains": ["chat", "copy"], "tau": [1.2, 3.4], "predicted": [1.1, 3.0]}
+    clock = {"measured": [1.05, None], "spread": [[1.0, 1.1], [3.6, 3.8]]}
+    (axes,) = FIGURES["04_by_domain"](data | clock).axes
+    assert [
+        list(line.get_ydata())
+        for line in axes.lines
+        if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]
+    ] == [[1.0, 1.1]]
+    assert texts(axes.figure).count("refused") == 1
+    assert [bar.get_height() for bar in axes.patches[-2:]] == [1.05, 0]
+    FIGURES["04_by_domain"](data | {"measured": [1.05, 2.9]})  # a recording without a spread
+
+
 def test_a_burst_is_one_step_up_in_the_time_line():
     line = FIGURES["04_request"](DATA["04_request"]).axes[0].lines
     assert [list(part.get_ydata()) for part in line if len(part.get_ydata()) == 3] == [

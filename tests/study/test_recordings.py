@@ -74,3 +74,27 @@ def test_every_recording_of_the_project_says_where_it_comes_from(slug):
     assert {"command", "date", "machine", "versions"} <= set(origin)
     data = recordings.load(slug)
     assert recordings.rounded(data) == data
+
+
+CPUINFO = """processor	: 0
+cpu family	: 25
+model		: 1
+model name	: {name}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("AMD EPYC", "AMD EPYC (family 25, model 1)"),
+        ("Intel Xeon Processor @ 2.10GHz", "Intel Xeon Processor @ 2.10GHz (family 25, model 1)"),
+        ("AMD EPYC 7763 64-Core Processor", "AMD EPYC 7763 64-Core Processor"),
+    ],
+)
+def test_a_name_without_a_number_says_family_and_model(name, expected, tmp_path):
+    (tmp_path / "cpuinfo").write_text(CPUINFO.format(name=name))
+    assert recordings.cpu(tmp_path / "cpuinfo") == expected
+
+
+def test_without_cpuinfo_there_is_a_name(tmp_path):
+    assert recordings.cpu(tmp_path / "none")

@@ -154,6 +154,11 @@ def test_measured_verification_is_read_between_its_points():
         theory.verification_cost({2: 1.0})
 
 
+def test_more_rows_are_never_foretold_to_cost_less_than_fewer():
+    verify = theory.verification_cost({"1": 1.0, "2": 1.2, "5": 0.97, "9": 1.4})
+    assert [verify(k) for k in (0, 1, 4, 8)] == [1.0, 1.2, 1.2, 1.4]
+
+
 def test_dear_rows_make_the_best_k_finite():
     ks = range(17)
     free = theory.best_k(0.7, 0.02, ks)

@@ -172,7 +172,8 @@ def request(data: dict) -> Figure:
 def by_domain(data: dict) -> Figure:
     """One method on one machine, by domain: promised by tokens, by the model, and by the clock.
 
-    ``data``: ``domains``, and lists ``tau``, ``predicted``, ``measured`` of equal length.
+    ``data``: ``domains``, and lists ``tau``, ``predicted``, ``measured`` (None: refused) of equal
+    length; in newer recordings ``spread``, the lowest and highest round of ``measured``.
     """
     figure = new_figure(7.4, 3.7)
     axes = figure.subplots()
@@ -183,13 +184,20 @@ def by_domain(data: dict) -> Figure:
     )
     for shift, (name, color, hatch, label) in zip((-0.27, 0, 0.27), looks, strict=True):
         places = [place + shift for place in range(len(data["domains"]))]
-        axes.bar(places, data[name], 0.25, color=color, hatch=hatch, edgecolor="#555", label=label)
-        for place, value in zip(places, data[name], strict=True):
-            axes.text(place, value + 0.04, f"{value:.2f}", ha="center", fontsize=9)
+        heights = [value or 0 for value in data[name]]
+        axes.bar(places, heights, 0.25, color=color, hatch=hatch, edgecolor="#555", label=label)
+        spreads = data.get("spread", []) if name == "measured" else []
+        for place, (low, high), value in zip(places, spreads, data[name], strict=False):
+            if value is not None:
+                axes.plot([place, place], [low, high], color="#222222")
+        tops = [high for _, high in spreads] or heights
+        for place, top, value in zip(places, tops, data[name], strict=True):
+            text = "refused" if value is None else f"{value:.2f}"
+            axes.text(place, (top if value else 0) + 0.04, text, ha="center", fontsize=9)
     _reference(axes)
     axes.grid(visible=False, axis="x")
     axes.set_xticks(range(len(data["domains"])), data["domains"])
-    highest = max(max(data[name]) for name, *_ in looks)
+    highest = max(value or 0 for name, *_ in looks for value in data[name])
     axes.set(ylabel="times plain decoding", ylim=(0, 1.45 * highest))
     axes.legend(loc="upper left", fontsize=9.5)
     axes.set_title("One method, one machine: each kind of text has its own speed-up")

@@ -41,8 +41,9 @@ def cells(target: Target, settings: Mapping) -> dict[str, Callable[[], dict]]:
 
 
 def summary(settings: Mapping, results: Mapping[str, dict]) -> dict[str, object]:
-    """What is recorded."""
-    return results["rows"] | {name: results[name] for name in ("overhead", "profile", "load")}
+    """What is recorded; older sittings have no ``load``."""
+    beside = ("overhead", "profile", "load")
+    return results["rows"] | {name: results[name] for name in beside if name in results}
 
 
 def table(data: Mapping) -> str:
@@ -55,7 +56,8 @@ def table(data: Mapping) -> str:
     shares = ", ".join(f"{name} {value:.1%}" for name, value in data["overhead"].items())
     costs = as_table(("rows", "ms", "cost", "rounds"), rows)
     beside = f"A plain step spends beside its forward: {shares}."
-    return "\n\n".join([costs, beside, profile_table(data["profile"]), load_line(data["load"])])
+    load = [load_line(data["load"])] if "load" in data else []
+    return "\n\n".join([costs, beside, profile_table(data["profile"]), *load])
 
 
 def measure_cost(
