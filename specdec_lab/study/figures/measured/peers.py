@@ -65,7 +65,7 @@ def peers(data: Mapping[str, dict]) -> Figure:
         for axes, (domain, result) in zip(row, recording["domains"].items(), strict=False):
             _bars(axes, result)
             axes.set_title(domain, fontsize=11)
-        row[0].annotate(machine, (0, 1), (-150, 7), **NAME)
+        row[0].annotate(machine, (0, 1), (-150, 22), **NAME)
         row[len(row) // 2].set_xlabel("tokens per second (dashed: ours, plain)")
     figure.suptitle(TITLE, x=0.012, y=1 - 0.06 / height, ha="left", va="top", **BOLD)
     return figure
