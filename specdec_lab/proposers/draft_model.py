@@ -51,7 +51,7 @@ class DraftModel(Proposer):
     The layers of a twin are the target's but for rounding. So it drafts on the target's own cache,
     which the loop shares with it: the text is read already, and what the twin writes behind it the
     target writes over. That too is only another law to draft from, one nearer to the target's.
-    With ``own_cache`` it reads the text itself, as any other model does.
+    Given as a Target, it is a model like any other, and reads the text itself.
 
     On our tuning prompts, two cores, ``int4`` is the better twin: it drafts faster than ``int8``,
     whose rows are rounded too, and is accepted more often; 4 and 5 tokens do equally well.
@@ -69,7 +69,6 @@ class DraftModel(Proposer):
         drafting: str = "probabilistic",
         num_speculative_tokens: int = 4,
         min_confidence: float = 0.0,
-        own_cache: bool = False,
     ) -> None:
         self.default_k = whole_number("num_speculative_tokens", num_speculative_tokens, least=0)
         self.drafting = checked_drafting(drafting)
@@ -80,7 +79,7 @@ class DraftModel(Proposer):
         self.num_shared = _num_shared_ids(target, self.model)
         self.vocab = self.model.vocab if isinstance(self.model, ShortModel) else None
         self.catch_up = CATCH_UP
-        self._twin_of = target if model in LOW_BITS and not own_cache else None
+        self._twin_of = target if model in LOW_BITS else None
         self._cache = None
 
     @property

@@ -41,9 +41,8 @@ class DraftTree(DraftModel):
         depth: int = 4,
         branching: tuple[int, ...] = (3, 2, 1, 1),
         num_speculative_tokens: int = 12,
-        own_cache: bool = False,
     ) -> None:
-        super().__init__(target, model, drafting, num_speculative_tokens, own_cache=own_cache)
+        super().__init__(target, model, drafting, num_speculative_tokens)
         self.shape = TreeShape.checked(width, depth, branching)
         self.catch_up = self.shape.deepest + 1  # the accepted path and the token behind it
 
