@@ -7,10 +7,14 @@ refusing a token costs nothing.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 KEY_BLOCK = 512  # torch's CPU attention sums keys in blocks of this size; see transformer.py
+DRAFT_STEP = 64  # slots; what attention reads for drafts is rounded up to it
 
 
 class KVCache:
@@ -19,12 +23,13 @@ class KVCache:
     ``entries`` is (layers, B * capacity + 1, 2 * kv_heads, head_dim): slot ``s`` of row ``b`` lies
     at ``b * capacity + s``, keys before values, and the one extra place takes whatever would lie
     beyond a row's capacity. ``lengths`` is (B,) int64. ``max_used`` is an upper bound of
-    ``lengths.max()`` that is known without reading the device. ``key_block`` is what the number of
-    slots that attention reads is rounded up to; a cache whose rows need not be bit-identical may
-    have it smaller.
+    ``lengths.max()`` that is known without reading the device.
+
+    ``rungs``, ascending, are numbers of slots below whole blocks that attention may read as well.
+    ``alike`` says whether a row has to come out bitwise the same in any company; see `for_drafts`.
     """
 
-    key_block = KEY_BLOCK
+    alike = True
 
     def __init__(
         self,
@@ -36,8 +41,10 @@ class KVCache:
         head_dim: int,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        rungs: Sequence[int] = (),
     ) -> None:
         self.batch_size = batch_size
+        self.rungs = rungs
         self.capacity = round_up(max(max_length, 1), KEY_BLOCK)
         places = batch_size * self.capacity + 1
         self.entries = torch.zeros(
@@ -65,10 +72,26 @@ class KVCache:
         return torch.where(slots < self.capacity, self.row_starts + slots, beyond)
 
     def num_keys(self, num_nodes: int) -> int:
-        """How many slots of every row attention must read when ``num_nodes`` more are written:
-        whole blocks of keys.
+        """How many slots of every row attention must read when ``num_nodes`` more are written: the
+        next of the ``rungs``, or whole blocks of keys.
         """
-        return min(round_up(self.max_used + num_nodes, self.key_block), self.capacity)
+        needed = min(self.max_used + num_nodes, self.capacity)
+        rung = next((rung for rung in self.rungs if needed <= rung), None)
+        return rung or round_up(needed, KEY_BLOCK)
+
+    def for_drafts(self) -> KVCache:
+        """This cache, from now on read as cheaply as can be: a row of a draft need not come out the
+        same in any company.
+        """
+        self.alike = False
+        self.rungs = range(DRAFT_STEP, self.capacity + 1, DRAFT_STEP)
+        return self
+
+    def shared(self) -> KVCache:
+        """A second cache on the same entries, with lengths of its own. What it writes stands where
+        this one writes next.
+        """
+        return copy.copy(self)
 
     def write(self, layer: int, places: Tensor, keys_values: Tensor) -> None:
         """Store ``keys_values`` (B * num_nodes, 2 * kv_heads, head_dim) at a layer's ``places``."""

@@ -162,6 +162,8 @@ class Loop:
         self.cache = self.target.start(len(request.prompts), capacity)
         if hasattr(proposer, "start"):
             proposer.start(len(request.prompts), capacity)
+        if hasattr(proposer, "share"):
+            proposer.share(self.cache)
         longest = max(map(len, request.prompts)) - 1
         prompt = self._buffer[:, :longest]
         counts = self.context.lengths - 1

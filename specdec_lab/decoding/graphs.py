@@ -97,11 +97,19 @@ class Steps:
         """An empty cache for ``batch_size`` rows of up to ``max_length`` tokens."""
         return self._model.new_cache(batch_size, max_length)
 
+    def new_draft_cache(self, batch_size: int, max_length: int) -> KVCache:
+        """An empty cache to draft on, read as cheaply as can be."""
+        return self.new_cache(batch_size, max_length).for_drafts()
+
+    def shared(self, cache: KVCache) -> KVCache:
+        """A second cache to draft on, on the entries of one that `new_cache` gave."""
+        return cache.shared().for_drafts()
+
     def run(
         self, step: Step, cache: KVCache, num_nodes: int, *inputs: Tensor, **settings: Hashable
     ) -> tuple[Tensor, ...]:
         """``step(cache, *inputs, **settings)``, behind which ``num_nodes`` nodes lie written and
-        not kept. It must depend on nothing else that changes, and has a name of its own.
+        not kept. It must depend on nothing else that changes.
         """
         return step(cache, *inputs, **settings)
 
@@ -146,6 +154,16 @@ class StepGraphs(Steps):
         self._lent[cache] = shelf
         return cache
 
+    def new_draft_cache(self, batch_size: int, max_length: int) -> KVCache:
+        """An empty cache in whole blocks of keys: each number of them needs a graph of its own."""
+        return self.new_cache(batch_size, max_length)
+
+    def shared(self, cache: KVCache) -> KVCache:
+        """A second cache to draft on, with the graphs of the first."""
+        second = cache.shared()
+        self._lent[second] = self._lent[cache]
+        return second
+
     def run(
         self, step: Step, cache: KVCache, num_nodes: int, *inputs: Tensor, **settings: Hashable
     ) -> tuple[Tensor, ...]:
@@ -156,7 +174,7 @@ class StepGraphs(Steps):
             behind.lengths = lengths
             return step(behind, *inputs, **settings)
 
-        name = (step.__name__, cache.num_keys(num_nodes), *sorted(settings.items()))
+        name = (step, cache.num_keys(num_nodes), *sorted(settings.items()))
         found = self._lent[cache].graphs.run(name, on_cache, cache.lengths, *inputs)
         cache.num_written = num_nodes  # a replay runs no Python
         return found

@@ -9,7 +9,11 @@ CPU), so they are probed once and never required.
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
+from statistics import median
+from time import perf_counter
 from typing import TypeVar
 
 import torch
@@ -17,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 TILE = 4  # rows: a layout packed for so many is good for any number
+ROUNDS = 3  # in which a lone row is timed on its own and as a tile, once a model is packed
 Module = TypeVar("Module", bound=nn.Module)
 
 
@@ -30,14 +35,6 @@ def packing_works() -> bool:
     except (AttributeError, RuntimeError, NotImplementedError):
         return False
     return torch.allclose(product, F.linear(rows, weight), atol=1e-4)
-
-
-def small_products_are_slow() -> bool:
-    """Whether one to three rows take longer than a whole tile: so it is where oneDNN has AVX-512.
-
-    There a row alone goes through a matrix-vector path; with AVX2 a row alone is the fastest.
-    """
-    return torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _pack(weight: Tensor) -> Tensor:
@@ -65,16 +62,17 @@ class PackedLinear(nn.Module):
         self.on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
         self.packed = self.on_cpu and packing_works()
         self.weight = _pack(weight) if self.packed else weight
-        self.fills_tile = self.packed and (small_products_are_slow() or not self._one_row_agrees())
+        self.fills_tile = self.packed and not self._few_rows_agree()
 
     @torch.no_grad()
-    def _one_row_agrees(self) -> bool:
-        """Whether a row alone is bitwise the same as among others: some shapes sum in another order
-        then.
+    def _few_rows_agree(self) -> bool:
+        """Whether less than a tile of rows is bitwise the same as among others: some shapes sum in
+        another order then.
         """
-        rows = torch.randn(2, self.in_features, generator=torch.Generator().manual_seed(0))
-        alone = _packed_product(rows[:1], self.weight, None)
-        return torch.equal(alone, _packed_product(rows, self.weight, None)[:1])
+        rows = torch.randn(TILE + 1, self.in_features, generator=torch.Generator().manual_seed(0))
+        among = _packed_product(rows, self.weight, None)
+        few = (_packed_product(rows[:n], self.weight, None) for n in range(1, TILE))
+        return all(torch.equal(found, among[: len(found)]) for found in few)
 
     def unpacked(self) -> Tensor:
         """The weight (out, in) as it was before packing."""
@@ -108,8 +106,40 @@ def packed_copy(module: Module) -> Module:
     with it, no gradients.
     """
     fast = copy.deepcopy(module, {id(p): p for p in module.parameters()})
+    packed = []
     for part in list(fast.modules()):
         for name, child in list(part.named_children()):
             if isinstance(child, nn.Linear):
-                setattr(part, name, PackedLinear(child))
+                packed.append(PackedLinear(child))
+                setattr(part, name, packed[-1])
+    _fill_where_faster(packed)
     return fast
+
+
+@torch.no_grad()
+def _fill_where_faster(products: Sequence[PackedLinear]) -> None:
+    """Has a lone row computed as a whole tile in the shapes in which that is faster here, though
+    the bits would not ask for it: with AVX-512 some are, and it is not the instructions that tell.
+
+    The products of one shape are timed in turn, as a model runs them: their weights, together,
+    come from memory. Both ways give the same bits, so this may fall out either way.
+    """
+    shapes = defaultdict(list)
+    for product in products:
+        if product.packed and not product.fills_tile:
+            shapes[product.in_features, product.out_features].append(product)
+    for alike in shapes.values():
+        rounds = [[_seconds(alike, fills) for fills in (False, True)] for _ in range(ROUNDS)]
+        alone, filled = map(median, zip(*rounds, strict=True))
+        for product in alike:
+            product.fills_tile = filled < alone
+
+
+def _seconds(products: Sequence[PackedLinear], fills: bool) -> float:
+    """How long ``products`` of one shape take for a row each, filled to a tile or not."""
+    row = torch.zeros(1, products[0].in_features)
+    start = perf_counter()
+    for product in products:
+        product.fills_tile = fills
+        product(row)
+    return perf_counter() - start

@@ -7,7 +7,8 @@ the fast copy for inference.
 Rows are bit-identical on the CPU. A token's logits must not depend on how many other tokens were
 scored with it, or a speculative run could not equal the plain one. Packed products and norms have
 that property; torch's CPU attention gets it when query rows are padded to whole tiles
-(``query_tile``), keys to whole blocks (``cache.KEY_BLOCK``), and a mask is always passed.
+(``query_tile``), keys to whole blocks (``cache.KEY_BLOCK``) or what gives the same bits
+(``key_rungs``), and a mask is always passed. Drafts do without all that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from specdec_lab.decoding.cache import KEY_BLOCK, KVCache, round_up
 from specdec_lab.decoding.linear import packed_copy
 
 TILES = (4, 8, 16, 32)  # 32 rows are what torch's CPU attention works on at a time
+RUNGS = (64, 128, 192, 256, 384)  # numbers of keys that may do instead of a whole block
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,7 @@ class Transformer(nn.Module):
             head_dim=self.arch.head_dim,
             dtype=self.embed.weight.dtype,
             device=self.embed.weight.device,
+            rungs=key_rungs(self.arch.head_dim) if _padded(self.embed.weight) else (),
         )
 
     def forward(
@@ -288,7 +291,7 @@ def layout_of(
     """The layout of nodes at ``positions`` (B, N) that see the keys of ``visible`` (B, N, keys)
     bool: for whoever draws a mask of their own.
     """
-    mask = _fold_mask(visible, arch, dtype)
+    mask = _fold_mask(visible, arch, dtype, alike=cache is None or cache.alike)
     return Layout(*_rotary(arch, positions, dtype), mask, cache, places, num_keys)
 
 
@@ -312,17 +315,24 @@ def _frequencies(inv_freq: tuple[float, ...], device: torch.device) -> Tensor:
     return torch.tensor(inv_freq, device=device)
 
 
-def _fold_mask(visible: Tensor, arch: Architecture, dtype: torch.dtype) -> Tensor:
+def _fold_mask(visible: Tensor, arch: Architecture, dtype: torch.dtype, alike: bool) -> Tensor:
     """(B, N, keys) bool to an additive mask (B, 1, rows, keys): a row per node and head of a group.
 
-    On the CPU in float32 the rows are padded to whole tiles; a padded row sees everything.
+    Where rows are to come out ``alike`` in any company they are padded to whole tiles; a padded row
+    sees everything.
     """
     mask = torch.zeros((), dtype=dtype, device=visible.device)
     mask = torch.where(visible, mask, -torch.inf)
     mask = mask.repeat_interleave(arch.num_heads // arch.num_kv_heads, dim=1)[:, None]
-    on_cpu = mask.device.type == "cpu" and dtype == torch.float32
-    tile = query_tile(arch.head_dim) if on_cpu else 1
+    tile = query_tile(arch.head_dim) if alike and _padded(mask) else 1
     return F.pad(mask, (0, 0, 0, round_up(mask.shape[2], tile) - mask.shape[2]))
+
+
+def _padded(x: Tensor) -> bool:
+    """Whether attention over such numbers has to be padded for its rows to come out alike; on other
+    devices nothing helps.
+    """
+    return x.device.type == "cpu" and x.dtype == torch.float32
 
 
 @lru_cache(maxsize=8)
@@ -333,23 +343,58 @@ def query_tile(head_dim: int) -> int:
     return next((tile for tile in TILES[:-1] if _rows_agree(tile, head_dim)), TILES[-1])
 
 
-@torch.no_grad()
+@lru_cache(maxsize=8)
+def key_rungs(head_dim: int) -> tuple[int, ...]:
+    """Which of ``RUNGS`` give a row the bits that whole blocks of keys give it, probed on this
+    machine: some processors sum in another order where there are few keys.
+    """
+    return tuple(rung for rung in RUNGS if _keys_agree(rung, head_dim))
+
+
 def _rows_agree(tile: int, head_dim: int) -> bool:
     """Whether the first rows come out alike alone and in company, over one key block and two."""
-    generator = torch.Generator().manual_seed(0)
-    queries, keys, values = torch.randn(3, 1, 1, 2 * KEY_BLOCK, head_dim, generator=generator)
     visible = torch.arange(2 * KEY_BLOCK) <= 7 * torch.arange(2 * KEY_BLOCK)[:, None]
+    alone = _attend_randomly(head_dim, visible[:tile, :KEY_BLOCK])
+    return all(
+        torch.equal(_attend_randomly(head_dim, visible[:rows, :keys])[:, :, :tile], alone)
+        for rows in _companies(tile)
+        for keys in (KEY_BLOCK, 2 * KEY_BLOCK)
+    )
+
+
+def _keys_agree(rung: int, head_dim: int) -> bool:
+    """Whether the first rows come out over ``rung`` keys as over a block, alone and in company."""
+    tile = query_tile(head_dim)
+    numbers = [tile, *_companies(tile)]
+    for used in (rung // 2, rung - 7, rung):
+        visible = (torch.arange(KEY_BLOCK) < used).expand(max(numbers), -1)
+        whole = _attend_randomly(head_dim, visible[:tile])
+        found = (_attend_randomly(head_dim, visible[:rows, :rung]) for rows in numbers)
+        if not all(torch.equal(rows[:, :, :tile], whole) for rows in found):
+            return False
+    return True
+
+
+def _companies(tile: int) -> list[int]:
+    """Numbers of rows that attention splits in different ways."""
+    return [tile * n for n in range(2, 9)] + [96, 192, 256, 768, 1024]
+
+
+@torch.no_grad()
+def _attend_randomly(head_dim: int, visible: Tensor) -> Tensor:
+    """Attention of one head over random keys, the same every time: ``visible`` (rows, keys) says
+    who sees what. Returns (1, 1, rows, head_dim).
+    """
+    rows, num_keys = visible.shape
+    queries, keys, values = _random_rows(head_dim)
     mask = torch.zeros(()).where(visible, -torch.inf)[None, None]
+    return F.scaled_dot_product_attention(
+        queries[:, :, :rows], keys[:, :, :num_keys], values[:, :, :num_keys], attn_mask=mask
+    )
 
-    def attend(rows: int, num_keys: int) -> Tensor:
-        return F.scaled_dot_product_attention(
-            queries[:, :, :rows],
-            keys[:, :, :num_keys],
-            values[:, :, :num_keys],
-            attn_mask=mask[:, :, :rows, :num_keys],
-        )
 
-    alone = attend(tile, KEY_BLOCK)
-    companies = [tile * n for n in range(2, 9)] + [96, 192, 256, 768, 1024]
-    cases = [(rows, num_keys) for rows in companies for num_keys in (KEY_BLOCK, 2 * KEY_BLOCK)]
-    return all(torch.equal(attend(*case)[:, :, :tile], alone) for case in cases)
+@lru_cache(maxsize=1)
+def _random_rows(head_dim: int) -> Tensor:
+    """Queries, keys and values, (3, 1, 1, 2 blocks, head_dim)."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(3, 1, 1, 2 * KEY_BLOCK, head_dim, generator=generator)

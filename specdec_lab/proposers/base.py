@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from torch import Tensor
 
+from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.sampling import Sampling
@@ -30,6 +31,13 @@ class Proposer:
 
     def start(self, batch_size: int, max_length: int) -> None:
         """Forgets the last run; rows will hold at most ``max_length`` tokens."""
+
+    def share(self, cache: KVCache) -> None:
+        """Told the target's own cache of this run, behind `start` and before anything is read.
+
+        A drafter made of the target's layers may start from it instead of reading the text again:
+        what it writes behind the committed entries, the target writes over.
+        """
 
     def propose(
         self, context: Context, k: int, sampling: Sampling, randomness: Randomness

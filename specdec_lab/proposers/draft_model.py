@@ -31,7 +31,6 @@ from specdec_lab.proposers.weights import shipped
 
 TRAINED = "trained"  # the model that comes with the project
 CATCH_UP = 2  # tokens that a draft cache lacks at most when every step is proposed for
-KEY_BLOCK = 64  # slots; rows of a draft need not be bit-identical, so few keys are read
 
 
 class DraftModel(Proposer):
@@ -49,11 +48,17 @@ class DraftModel(Proposer):
     refused where they are unsure; the twin is as unsure as the target and right all the same, so
     0, which never stops, is the default.
 
+    The layers of a twin are the target's but for rounding. So it drafts on the target's own cache,
+    which the loop shares with it: the text is read already, and what the twin writes behind it the
+    target writes over. That too is only another law to draft from, one nearer to the target's.
+    Given as a Target, it is a model like any other, and reads the text itself.
+
     On our tuning prompts, two cores, ``int4`` is the better twin: it drafts faster than ``int8``,
     whose rows are rounded too, and is accepted more often; 4 and 5 tokens do equally well.
 
-    The cache invariant: between steps it holds every committed token but the pending one, or one
-    fewer: the last token of a draft is never read, so after full acceptance a step reads two.
+    The invariant of an own cache: between steps it holds every committed token but the pending one,
+    or one fewer: the last token of a draft is never read, so after full acceptance a step reads
+    two.
     Raises ValueError for a model with another tokenizer.
     """
 
@@ -74,6 +79,7 @@ class DraftModel(Proposer):
         self.num_shared = _num_shared_ids(target, self.model)
         self.vocab = self.model.vocab if isinstance(self.model, ShortModel) else None
         self.catch_up = CATCH_UP
+        self._twin_of = target if model in LOW_BITS else None
         self._cache = None
 
     @property
@@ -85,22 +91,30 @@ class DraftModel(Proposer):
 
     @property
     def num_read(self) -> Tensor:
-        """How many tokens of each row the draft's cache holds, (B,)."""
+        """How many tokens of each row the cache that is drafted on holds, (B,)."""
         return self._cache.lengths
 
     def start(self, batch_size: int, max_length: int) -> None:
-        """An empty cache; what earlier requests left is gone."""
-        self._cache = None  # its storage is free for the next one
-        self._cache = self.model.start(batch_size, max_length)
-        if not self.model.graphs:  # every block of keys would need a graph of its own
-            self._cache.key_block = KEY_BLOCK
-        self._committed = None
+        """Nothing is read yet; what earlier requests left is gone."""
+        self._cache = self._shared = self._committed = None  # storage is free for the next one
+        self._steps, self._size = self.model.steps, (batch_size, max_length)
+
+    def share(self, cache: KVCache) -> None:
+        """Takes the target's own cache, if this is its twin and what it drafts has room there."""
+        if self._twin_of is not None and cache.capacity >= self._size[1]:
+            self._steps, self._shared = self._twin_of.steps, cache
 
     @torch.no_grad()
     def observe(self, tokens: Tensor, counts: Tensor, hidden: dict[int, Tensor]) -> None:
-        """Reads the prompt the first time; later forgets what was drafted and not kept."""
+        """Reads the prompt the first time; later forgets what was drafted and not kept. A cache
+        that is shared is as the target left it.
+        """
+        if self._shared is not None:
+            self._cache = self._steps.shared(self._shared)
+            return
         counts = counts.to(self.model.device)
         if self._committed is None:
+            self._cache = self._steps.new_draft_cache(*self._size)
             self.model.prefill(self._cache, self._readable(tokens), counts)
             self._committed = counts  # (B,) tokens but the pending one
         else:
@@ -132,7 +146,7 @@ class DraftModel(Proposer):
         """The committed tokens that the cache lacks, (B, width), and how many there are, (B,)."""
         lengths = context.lengths.to(self.model.device)
         missing = lengths - self._cache.lengths  # (B,) one, or two where all was accepted
-        width = self.catch_up
+        width = 1 if self._shared is not None else self.catch_up
         if lengths.device.type == "cpu":  # reading costs nothing here, a second row does
             width = int(missing.max())
             self._cache.settle(int(self._cache.lengths.max()))
@@ -155,8 +169,8 @@ class DraftModel(Proposer):
         """The model's logits (B, M, Vd) behind those of ``nodes`` (B, N), read behind the cache,
         that stand at ``places`` (B, M).
         """
-        steps, width = self.model.steps, nodes.shape[1]
-        return steps.run(self._read_step, self._cache, width, nodes, places)[0]
+        width = nodes.shape[1]
+        return self._steps.run(self._read_step, self._cache, width, nodes, places)[0]
 
     def _read_step(self, cache: KVCache, nodes: Tensor, places: Tensor) -> tuple[Tensor]:
         model = self.model.model

@@ -8,17 +8,18 @@ Li et al. 2024 (arXiv 2406.16858) and Jeon et al. 2024 (arXiv 2402.14160), over 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.randomness import Randomness
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
+from specdec_lab.decoding.tree import ancestors
 from specdec_lab.proposers.draft_model import DraftModel
-from specdec_lab.proposers.tree_expansion import TreeShape, draft_tree, reader
+from specdec_lab.proposers.tree_expansion import TreeShape, draft_tree
 
 
 class DraftTree(DraftModel):
@@ -73,8 +74,12 @@ class DraftTree(DraftModel):
 
     def _extend(self, fed: Draft, width: int) -> Tensor:
         """Logits (B, width, V) behind the last ``width`` nodes, on the device of ``fed``."""
-        nodes = replace(
-            fed, tokens=self._readable(fed.tokens), parents=fed.parents.to(self.model.device)
-        )
-        logits = reader(self.model, self._cache)(nodes, width)
+        nodes = self._readable(fed.tokens[:, -width:])  # (B, width)
+        seen = ancestors(fed.parents.to(nodes.device))[:, -width:, 1:]  # (B, width, M)
+        inputs = seen.shape[2], nodes, seen
+        (logits,) = self._steps.run(self._tree_step, self._cache, *inputs)
         return self._over_target_ids(logits).to(fed.tokens.device)
+
+    def _tree_step(self, cache: KVCache, nodes: Tensor, seen: Tensor) -> tuple[Tensor]:
+        states, _ = self.model.model(nodes, cache, seen=seen)
+        return (self.model.model.head(states),)

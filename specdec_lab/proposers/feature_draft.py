@@ -32,7 +32,6 @@ from specdec_lab.proposers.tree_expansion import TreeShape, draft_tree
 from specdec_lab.proposers.weights import card_of, shipped
 
 CHAIN, TREE = 3, 12  # tokens drafted when nobody says how many
-KEY_BLOCK = 64  # slots; rows of a draft need not be bit-identical, so few keys are read
 
 
 class FeatureDraft(Proposer):
@@ -76,7 +75,7 @@ class FeatureDraft(Proposer):
         if not isinstance(head, head_class):
             raise ValueError(f"This drafts with a head of {head_class.method}, not {head.method}.")
         self.head = drafting_copy(head).eval()
-        self._steps, self._captured = target.steps_of(self.head), target.graphs
+        self._steps = target.steps_of(self.head)
         self.vocab = vocab.to(target.device)
         self.vocab_size = target.vocab_size
         self.hidden_layers = head.hidden_layers
@@ -87,9 +86,7 @@ class FeatureDraft(Proposer):
         """Nothing is known yet; what earlier requests left is gone."""
         room = max_length + (self.shape.most_read if self.shape else 0)
         self._cache = None  # its storage is free for the next one
-        self._cache = self._steps.new_cache(batch_size, room)
-        if not self._captured:  # every block of keys would need a graph of its own
-            self._cache.key_block = KEY_BLOCK
+        self._cache = self._steps.new_draft_cache(batch_size, room)
         self._num_true = torch.zeros_like(self._cache.lengths)  # (B,) true pairs that were read
         self._features = None
 

@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.randomness import Lane, Randomness
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import whole_number
 from specdec_lab.decoding.sampling import History, Sampling, history_of
-from specdec_lab.decoding.target import Target
-from specdec_lab.decoding.tree import ancestors, prune
+from specdec_lab.decoding.tree import prune
 
 if TYPE_CHECKING:
     from specdec_lab.proposers.draft_vocab import DraftVocab
@@ -216,18 +214,6 @@ def sample_tree(
         fed = _appended(fed, _ids(columns, draft_to_target), above, probs)
         live = torch.cat((live, alive), 1)
     return prune(replace(fed, draft_to_target=draft_to_target), live)
-
-
-def reader(model: Target, cache: KVCache) -> Extend:
-    """An ``extend`` that returns the logits of ``model``, whose ``cache`` holds the text up to and
-    with the pending token. The cache's lengths are left alone: what it reads is forgotten.
-    """
-
-    def extend(fed: Draft, width: int) -> Tensor:
-        seen = ancestors(fed.parents)[:, -width:, 1:]  # (B, width, M)
-        return model.read(cache, fed.tokens[:, -width:], seen).logits
-
-    return extend
 
 
 def _ids(columns: Tensor, draft_to_target: Tensor | None) -> Tensor:

@@ -26,7 +26,6 @@ from specdec_lab.training.states import top_laws
 
 READ_TOGETHER = 8  # prompts that one prefill reads
 SORTED_TOGETHER = 128  # prompts that are put in order of length before they are read
-KEY_BLOCK = 64  # attention reads keys up to the longest row, rounded up to this
 COLUMNS = 256  # width of a piece of the vocabulary in the two-stage draw
 
 
@@ -126,8 +125,7 @@ class _Batch:
         self.watches, self.layers = watched is not None, tuple(watched or ())
         self.rows: list[_Row | None] = [None] * num_rows
         self.capacity = min(target.max_context, 512)
-        self.cache = target.start(num_rows, self.capacity)
-        self.cache.key_block = KEY_BLOCK
+        self.cache = target.start(num_rows, self.capacity).for_drafts()
         self.pending = torch.zeros(num_rows, dtype=torch.long)  # (B,)
         self.temperatures = torch.zeros(num_rows)  # (B,)
         self.randomness = CounterRandomness([0] * num_rows)
@@ -171,8 +169,7 @@ class _Batch:
                 f"{self.capacity} positions: leave longer prompts out."
             )
         tokens = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts])  # (G, width)
-        small = self.target.start(len(prompts), width)
-        small.key_block = KEY_BLOCK
+        small = self.target.start(len(prompts), width).for_drafts()
         counts = torch.tensor([len(p) for p in prompts])
         return small, self.target.prefill(small, tokens, counts, self.layers)
 

@@ -118,6 +118,31 @@ def test_the_bound_on_the_length_grows_with_each_step_and_can_be_lowered():
     assert (cache.max_used, cache.num_keys(1)) == (601, 2 * KEY_BLOCK)
 
 
+def test_few_keys_are_read_in_rungs_where_they_are_allowed():
+    cache = new_cache(1, 2000)
+    cache.rungs = (64, 192)
+    for used, keys in ((60, 64), (62, 192), (189, 192), (190, KEY_BLOCK), (510, 2 * KEY_BLOCK)):
+        cache.max_used = used
+        assert cache.num_keys(3) == keys
+    assert cache.for_drafts() is cache
+    assert [cache.num_keys(n) for n in (1, 2, 66, 67)] == [KEY_BLOCK, KEY_BLOCK, 576, 640]
+    cache.max_used = cache.capacity
+    assert cache.num_keys(9) == cache.capacity
+
+
+def test_a_shared_cache_has_the_same_entries_and_lengths_of_its_own():
+    cache = new_cache()
+    write(cache, [[1, 2, 3], [4, 5, 6]])
+    cache.keep(None, torch.tensor([3, 1]))
+    second = cache.shared()
+    write(second, [[7, 8], [9, 9]])
+    second.keep(None, torch.tensor([2, 1]))
+    assert held(second) == [[1, 2, 3, 7, 8], [4, 9]]
+    assert held(cache) == [[1, 2, 3], [4]]
+    write(cache, [[0], [0]])  # where the other one wrote
+    assert held(second) == [[1, 2, 3, 0, 8], [4, 0]]
+
+
 @pytest.mark.parametrize("length", [-1, KEY_BLOCK + 1])
 def test_a_length_that_does_not_fit_is_an_error(length):
     with pytest.raises(ValueError, match="start it with a larger max_length"):

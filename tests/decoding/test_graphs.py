@@ -19,10 +19,10 @@ PROMPTS = [[3, 1, 4, 1, 5, 3, 1], [2, 7, 2], [9, 9, 9, 9]]
 GREEDY, WARM = Sampling(), Sampling(temperature=0.9)
 
 
-def prefilled(maker, target, key_block=None):
+def prefilled(maker, target, rungs=()):
     """A cache behind two unequal prompts."""
     cache = maker.new_cache(2, 90)
-    cache.key_block = key_block or cache.key_block
+    cache.rungs = rungs
     tokens = torch.arange(16).view(2, 8) % target.vocab_size
     target.prefill(cache, tokens, torch.tensor([8, 5]))
     cache.settle(8)
@@ -76,12 +76,12 @@ def test_a_replayed_step_is_the_step_at_every_length(captures):
 
 
 @torch.no_grad()
-def test_every_number_of_nodes_and_of_key_blocks_has_a_graph_of_its_own(captures):
+def test_every_number_of_nodes_and_of_keys_has_a_graph_of_its_own(captures):
     target = random_target()
     graphed = random_target(graphs=True)
-    cache = prefilled(graphed.steps, graphed, key_block=16)
-    plain = prefilled(target.model, target, key_block=16)
-    for num_nodes in (1, 4, 1, 4, 4, 4):  # the last ones lie in the second block of keys
+    cache = prefilled(graphed.steps, graphed, rungs=(16, 32, 48))
+    plain = prefilled(target.model, target, rungs=(16, 32, 48))
+    for num_nodes in (1, 4, 1, 4, 4, 4):  # the last ones read the second number of keys
         nodes = torch.randint(32, (2, num_nodes))
         logits = graphed.read(cache, nodes).logits
         states, _ = target.model(nodes, plain)

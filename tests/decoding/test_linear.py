@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from specdec_lab.decoding import linear
-from specdec_lab.decoding.linear import PackedLinear, packing_works
+from specdec_lab.decoding.linear import PackedLinear, packed_copy, packing_works
 
 SHAPES = [(96, 48), (576, 1536), (32, 32)]  # (out, in)
 
@@ -64,6 +64,42 @@ def test_a_row_is_bitwise_the_same_in_any_company(shape):
     whole = fast(x)
     for rows in range(1, 34):
         assert torch.equal(fast(x[:, :rows]), whole[:, :rows]), rows
+
+
+@pytest.mark.skipif(not packing_works(), reason="this build of torch has no packed product")
+@pytest.mark.parametrize("faster", [True, False])
+def test_a_lone_row_is_filled_where_that_is_faster_here(monkeypatch, faster):
+    timed = []
+
+    def seconds(products, fills):
+        timed.append({(p.in_features, p.out_features) for p in products})
+        return 1.0 if fills == faster else 2.0
+
+    monkeypatch.setattr(linear, "_seconds", seconds)
+    shapes = [(64, 32), (64, 32), (32, 96)]
+    fast = packed_copy(nn.Sequential(*(ordinary(out, width, False) for width, out in shapes)))
+    free = [p for p in fast if p._few_rows_agree()]
+    assert [p.fills_tile for p in free] == [faster] * len(free)
+    assert all(len(shape) == 1 for shape in timed)  # the products of one shape, together
+    assert all(p.fills_tile for p in fast if p not in free)
+
+
+@pytest.mark.skipif(not packing_works(), reason="this build of torch has no packed product")
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_where_bits_ask_for_whole_tiles_time_has_no_say(monkeypatch, rows):
+    whole = linear._packed_product
+
+    def another_order(x, packed, bias):
+        found = whole(x, packed, bias)
+        return found * (1 + 1e-6) if x[..., 0].numel() == rows else found
+
+    monkeypatch.setattr(linear, "_packed_product", another_order)
+    monkeypatch.setattr(linear, "_seconds", lambda products, fills: float(fills))
+    (fast,) = packed_copy(nn.Sequential(ordinary(96, 48, False)))
+    assert fast.fills_tile
+    x = torch.randn(7, 48)
+    for n in range(1, 7):
+        assert torch.equal(fast(x[:n]), fast(x)[:n])
 
 
 def test_a_build_without_the_operators_is_recognised(monkeypatch):

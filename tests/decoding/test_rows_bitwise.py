@@ -26,7 +26,10 @@ def rows_hold() -> bool:
     return packing_works()
 
 
-@pytest.mark.parametrize(("context", "widths"), [(60, WIDTHS), (500, [2, 5, 17]), (1020, [5, 9])])
+@pytest.mark.parametrize(
+    ("context", "widths"),
+    [(60, WIDTHS), (120, [5, 9]), (185, [5, 17]), (250, [5]), (500, [2, 5, 17]), (1020, [5, 9])],
+)
 def test_rows_prefill_and_batches_are_bit_identical(target, rows_hold, context, widths):
     results = probe_rows(target, widths, context)
     broken = [case for case, holds in results.items() if not holds]

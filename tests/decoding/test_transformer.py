@@ -15,11 +15,13 @@ from transformers import (
 )
 
 from specdec_lab.decoding import transformer as transformer_module
+from specdec_lab.decoding.cache import KEY_BLOCK
 from specdec_lab.decoding.checkpoint import target_from_hf, transformer_from_hf
 from specdec_lab.decoding.linear import PackedLinear
 from specdec_lab.decoding.records import Draft
 from specdec_lab.decoding.target import Target
-from specdec_lab.decoding.transformer import query_tile
+from specdec_lab.decoding.transformer import key_rungs, query_tile
+from toys import random_target
 
 SHAPE = {
     "vocab_size": 61,
@@ -191,6 +193,37 @@ def test_bfloat16_keeps_its_rotary_frequencies_whole():
     expected = logits_of(model.float(), ids)
     error = (logits.float() - expected).abs().mean() / expected.abs().mean()
     assert error < 0.1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rung_of_keys_gives_a_row_the_bits_of_a_whole_block(seed):
+    torch.manual_seed(seed)
+    tile = query_tile(64)
+    queries, keys, values = torch.randn(3, 2, 3, KEY_BLOCK, 64)
+    rungs = key_rungs(64)
+    assert set(rungs) <= set(transformer_module.RUNGS)
+    for rung in rungs:
+        used = int(torch.randint(1, rung + 1, ()))
+        found = []
+        for rows, num_keys in ((tile, KEY_BLOCK), (tile, rung), (5 * tile, rung), (384, rung)):
+            mask = torch.zeros(rows, num_keys)
+            mask[:, used:] = -torch.inf
+            seen = queries[:, :, :rows], keys[:, :, :num_keys], values[:, :, :num_keys]
+            found.append(F.scaled_dot_product_attention(*seen, attn_mask=mask)[:, :, :tile])
+        assert all(torch.equal(found[0], other) for other in found[1:]), (rung, used)
+
+
+def test_rungs_that_change_a_bit_are_left_out(monkeypatch):
+    right = transformer_module._attend_randomly
+
+    def by_number_of_keys(head_dim, visible):
+        off = 1e-7 if visible.shape[1] == 128 else 0
+        return right(head_dim, visible) + off
+
+    monkeypatch.setattr(transformer_module, "_attend_randomly", by_number_of_keys)
+    assert 128 not in key_rungs.__wrapped__(64)
+    cache = random_target(dtype=torch.float64).start(1, 600)
+    assert cache.num_keys(3) == KEY_BLOCK  # no rows of this precision need to be alike
 
 
 def test_the_smallest_padding_that_holds_is_taken(monkeypatch):

@@ -9,8 +9,10 @@ import torch
 
 from hand_loop import accept, new_loop, one_step
 from recorded_graphs import check_drafts_from_graphs
+from specdec_lab.decoding.cache import KVCache
 from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.decode import Loop, generate
+from specdec_lab.decoding.low_bit import low_bit_copy
 from specdec_lab.decoding.randomness import CounterRandomness, Lane
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.request import Request
@@ -18,6 +20,7 @@ from specdec_lab.decoding.sampling import Sampling, history_of
 from specdec_lab.decoding.target import classify_mismatch, probe_rows
 from specdec_lab.prompts import load_prompts
 from specdec_lab.proposers.draft_model import DraftModel
+from specdec_lab.proposers.draft_tree import DraftTree
 from specdec_lab.study.overlap import logits_behind
 from toys import (
     ToyTarget,
@@ -401,6 +404,78 @@ def test_a_twin_drafts_and_the_text_is_the_targets(model):
     assert got.tokens == generate(target, PROMPTS, max_new_tokens=30).tokens
     assert got.trace.alpha > 0.3
     assert max(len(step.drafted) for step in got.trace.steps) == 3
+
+
+@pytest.mark.parametrize("make", [DraftModel, DraftTree])
+def test_a_twin_drafts_on_the_targets_cache_and_leaves_no_mark(target, make):
+    """It starts from what the target has read; the target goes on from its own entries."""
+    loop = new_loop(target, make(target, "int4"), 4, accept(2, 1, 0))
+    plain = target.start(3, loop.cache.capacity)
+    for _ in range(3):
+        one_step(loop)
+        assert missing(loop) == [1, 1, 1]  # the pending token, whatever was accepted
+    tokens, counts = loop.context.tokens, loop.context.lengths - 1
+    target.prefill(plain, tokens, counts)
+    for layer in range(target.num_layers):
+        both = zip(loop.cache.read(layer, 32), plain.read(layer, 32), strict=True)
+        for got, expected in both:
+            for row, length in enumerate(counts.tolist()):
+                ours, theirs = got[row, :, :length], expected[row, :, :length]
+                torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=0)
+
+
+@torch.no_grad()
+def test_a_twin_says_what_rounded_layers_say_behind_the_targets_entries(target):
+    twin = DraftModel(target, "int4")
+    loop = new_loop(target, twin, 2)
+    one_step(loop)
+    cache, pending = loop.cache.shared(), loop.context.pending[:, None]
+    states, _ = twin.model.model(pending, cache)
+    expected = twin.model.model.head(states)[:, 0].argmax(-1)
+    assert torch.equal(loop.propose().draft.tokens[:, 0], expected)
+
+
+@pytest.mark.parametrize("rule", ["reject", "block"])
+def test_the_law_is_the_targets_when_its_twin_shares_its_cache(rule, monkeypatch):
+    target = random_target(4, vocab_size=2)
+
+    def law(context: tuple[int, ...]) -> list[float]:
+        return logits_behind(target, list(context))[0].double().softmax(-1).tolist()
+
+    def distance() -> float:
+        twin = DraftModel(target, "int4")  # rounded for few rows only, so one branch at a time
+        got = whole_law(target, twin, 2, rule, 3, Sampling(temperature=1.0), width=1)
+        return total_variation(got, sequence_law(law, (0, 1), 3))
+
+    assert distance() < 1e-12
+    right = KVCache.shared
+
+    def a_slot_too_early(cache: KVCache) -> KVCache:
+        second = right(cache)
+        second.lengths = second.lengths - 1
+        return second
+
+    monkeypatch.setattr(KVCache, "shared", a_slot_too_early)  # writes on a committed entry
+    assert distance() > 1e-6
+
+
+def test_a_twin_reads_the_text_itself_where_it_must_or_should(target):
+    shared, own = DraftModel(target, "int8"), DraftModel(target, low_bit_copy(target, 8))
+    for drafter in (shared, own):
+        loop = new_loop(target, drafter, 3, accept(3, 3, 3))
+        one_step(loop)
+        assert missing(loop) == ([1] * 3 if drafter is shared else [2] * 3)
+    shared.start(3, loop.cache.capacity + 1)  # more than the target's cache has room for
+    shared.share(loop.cache)
+    shared.observe(torch.tensor([[1, 2]] * 3), torch.tensor([2] * 3), {})
+    assert shared.num_read.tolist() == [2] * 3
+    assert torch.equal(loop.cache.lengths, loop.context.lengths - 1)
+
+
+@pytest.mark.parametrize("make", [DraftModel, DraftTree])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM])
+def test_replayed_steps_of_a_twin_draft_the_same(captures, make, sampling):
+    check_drafts_from_graphs(captures, lambda target: make(target, "int4"), sampling)
 
 
 def test_a_twin_says_what_it_takes_to_have_it(target):

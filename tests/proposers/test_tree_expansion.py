@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from specdec_lab.decoding.randomness import CounterRandomness, enumerate_laws
 from specdec_lab.decoding.records import Draft
 from specdec_lab.decoding.tree import ancestors, misplaced
-from specdec_lab.proposers.tree_expansion import expand_and_rerank, reader, sample_tree
+from specdec_lab.proposers.tree_expansion import expand_and_rerank, sample_tree
 from toys import paths, random_law, random_target
 
 VOCAB = 5
@@ -168,7 +168,7 @@ def test_where_nothing_is_left_to_draw_there_is_no_node():
 
 @torch.no_grad()
 def test_a_model_reads_the_levels_on_its_own_cache():
-    """What `reader` says is what whole texts say; the cache's lengths stay."""
+    """What is read level by level is what whole texts say; the cache's lengths stay."""
     target = random_target(3, vocab_size=9)
     prompts = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0]])
     counts = torch.tensor([4, 2])
@@ -179,11 +179,10 @@ def test_a_model_reads_the_levels_on_its_own_cache():
         torch.tensor([5, 5]),
         parents=torch.tensor([[-1, -1, 0, 1, 1], [-1, -1, 1, 1, 0]]),
     )
-    extend = reader(target, cache)
     levels = []
     for width, size in ((2, 2), (3, 5)):
-        part = Draft(fed.tokens[:, :size], fed.count, parents=fed.parents[:, :size])
-        levels.append(extend(part, width))
+        seen = ancestors(fed.parents[:, :size])[:, -width:, 1:]
+        levels.append(target.read(cache, fed.tokens[:, size - width : size], seen).logits)
     got = torch.cat(levels, 1)
     assert cache.lengths.tolist() == [4, 2]
     for b, count in enumerate(counts.tolist()):
