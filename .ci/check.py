@@ -28,12 +28,13 @@ LAST_TIME = ARTIFACTS / "seconds.json"
 DRAWING = ("matplotlib", "pillow", "fonttools", "contourpy", "kiwisolver", "numpy")
 
 # Two processes of one thread each do more than one of two threads. What measures time, or holds a
-# model in the test's own process, runs alone with all threads.
-IN_PAIRS = ["-n", "2", "--dist", "worksteal"]
+# model in the test's own process, runs alone with all threads. Notebooks are handed out one by one,
+# the long ones first, so that nobody waits long for the last.
+IN_PAIRS = ["-n", "2", "--dist"]
 TESTS = {
-    "fast": [*IN_PAIRS, "-m", "not (model or gpu or notebook or browser)"],
+    "fast": [*IN_PAIRS, "worksteal", "-m", "not (model or gpu or notebook or browser)"],
     "model": ["-m", "(model or gpu) and not (notebook or browser)"],
-    "notebooks": [*IN_PAIRS, "-v", "-rP", "-m", "notebook"],
+    "notebooks": [*IN_PAIRS, "load", "--maxschedchunk=1", "-v", "-rP", "-m", "notebook"],
     "browser": ["-m", "browser"],
 }
 PARTS = ("lint", "fast", "figures", "model", "notebooks", "browser")
@@ -98,6 +99,7 @@ def run_tests(name: str) -> tuple[bool, Counter]:
     report = ARTIFACTS / f"{name}.xml"
     report.unlink(missing_ok=True)
     env = dict(os.environ)
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process compiles package and tests anew
     if "-n" in TESTS[name]:
         env |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", *TESTS[name], f"--junitxml={report}"]

@@ -27,6 +27,14 @@ def cuda_at_hand() -> bool:
     return torch.cuda.is_available()
 
 
+@pytest.fixture(scope="session")
+def default_model():
+    """The real default model, loaded and packed once."""
+    from specdec_lab.decoding.checkpoint import load_target
+
+    return load_target()
+
+
 @pytest.fixture
 def whole_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drafters multiply whole weights, for tests that compare them closely with their modules."""

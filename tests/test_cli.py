@@ -276,12 +276,9 @@ def test_compare_prints_a_line_a_method(capsys, target):
     methods = ("--methods", "ngram", '{"method": "suffix", "max_depth": 8}')
     assert main(["compare", "--prompt", "abcabcab", "--k", "3", *methods]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines[2:]] == [
-        ["plain", "0"],
-        ["ngram", "3"],
-        ["suffix", "3"],
-    ]
-    assert all(line.endswith("1 of 1") for line in lines[2:])
+    ways = lines[3:6]
+    assert [line.split()[:2] for line in ways] == [["plain", "0"], ["ngram", "3"], ["suffix", "3"]]
+    assert all(line.endswith("1 of 1") for line in ways)
 
 
 def test_a_model_that_cannot_be_had_is_a_sentence(capsys, monkeypatch):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
             yield from executed(child)
 
 
+@cache
 def imports(path: Path, walk: Callable = ast.walk) -> set[str]:
     """Full names of all that a file imports, relative imports resolved."""
     package = (

@@ -21,8 +21,8 @@ BUDGET = 40
 
 
 @pytest.fixture(scope="module")
-def target():
-    return load_target()
+def target(default_model):
+    return default_model
 
 
 @pytest.fixture(scope="module")

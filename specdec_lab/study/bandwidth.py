@@ -29,7 +29,7 @@ SQUARE = 1024  # side of the matrices whose product tells the machine's FLOP/s
 
 
 def measure_rows(
-    target: Target, rows: Sequence[int] = ROWS, rounds: int = 7
+    target: Target, rows: Sequence[int] = ROWS, rounds: int = 5
 ) -> dict[str, list | dict | float]:
     """Seconds of all products of one forward, by product and number of rows.
 
@@ -38,7 +38,7 @@ def measure_rows(
     float32 weights, which is reading them and hardly more; ``square`` multiplies two square
     matrices, which hardly reads.
     """
-    times = time_arms(_arms(target, rows), rounds, warm_up=2)
+    times = time_arms(_arms(target, rows), rounds)
     seconds = times.medians()
     read, square = seconds["read"], seconds["square"]
     return {

@@ -25,6 +25,7 @@ from specdec_lab.decoding.randomness import Lane
 from specdec_lab.decoding.records import Context, Draft
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
+from specdec_lab.proposers.draft_model import DraftModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,15 @@ def acceptance_along(
     chances, drafted, overlap = zip(*judged, strict=True)
     shares = None if overlap[0] is None else torch.stack(overlap, 1)
     return Acceptance(torch.stack(chances, 1), torch.stack(drafted, 1), shares)
+
+
+def acceptance_of(
+    proposer: Any, texts: KnownTexts, k: int, sampling: Sampling | None = None
+) -> Acceptance:
+    """As `acceptance_along`, but a draft model is asked for one token a place, which says all."""
+    if type(proposer) is DraftModel:
+        return carried_on(acceptance_along(proposer, texts, 1, sampling), k)
+    return acceptance_along(proposer, texts, k, sampling)
 
 
 def carried_on(first: Acceptance, k: int) -> Acceptance:

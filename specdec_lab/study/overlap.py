@@ -29,10 +29,16 @@ def logits_behind(target: Target, ids: Sequence[int], num_places: int = 1) -> Te
 
 def logits_along(target: Target, ids: Sequence[int], num_places: int, rows: int = 8) -> Tensor:
     """As `logits_behind`, but in forwards of ``rows`` tokens: few enough for low-bit products."""
-    ends = range(len(ids), len(ids) - num_places, -rows)
-    left = [min(rows, num_places - (len(ids) - end)) for end in ends]
-    pieces = [logits_behind(target, ids[:end], n) for end, n in zip(ends, left, strict=True)]
-    return torch.cat(pieces[::-1])
+    tokens = torch.tensor([list(ids)], device=target.device)  # (1, L)
+    first = tokens.shape[1] - num_places
+    cache = target.start(1, tokens.shape[1])
+    target.prefill(cache, tokens[:, :first], torch.tensor([first], device=target.device))
+    pieces = []
+    for read in tokens[:, first:].split(rows, dim=1):
+        count = torch.full_like(read[:, 0], read.shape[1])
+        pieces.append(target.score(cache, read[:, 0], Draft(read[:, 1:], count - 1)).logits[0])
+        target.keep(cache, None, count)
+    return torch.cat(pieces).double()
 
 
 def most_probable(target_probs: Tensor, draft_probs: Tensor, number: int = 12) -> list[int]:

@@ -111,6 +111,7 @@ def measure_speedup(
     *,
     max_new_tokens: int = 32,
     rounds: int = LEAST_ROUNDS,
+    warm_up: int = WARM_UP,
     seed: int = 0,
     **common: object,
 ) -> Speeds:
@@ -118,15 +119,15 @@ def measure_speedup(
 
     ``ways``: label -> what `generate` takes, such as ``{"n-gram": dict(proposer=NGram(), k=4)}``;
     ``common`` (such as ``sampling``) is for all of them. All ways decode one prompt before any goes
-    on to the next. The warm-up is a few tokens of the first prompt.
+    on to the next. The warm-up is ``warm_up`` tokens of the first prompt, and none if that is 0.
 
     Raises ValueError for fewer than three rounds, and for a proposer that drafts better in a later
     round, because it remembers the answers.
     """
     check_rounds(rounds)
     how = {PLAIN: common} | {label: common | dict(way) for label, way in ways.items()}
-    for way in how.values():
-        generate(target, [prompts[0]], **way, max_new_tokens=WARM_UP, seed=seed)
+    for way in how.values() if warm_up else ():
+        generate(target, [prompts[0]], **way, max_new_tokens=warm_up, seed=seed)
     runs = {label: _Runs() for label in how}
     for number in range(rounds):
         found: dict[str, list[Generation]] = {label: [] for label in how}

@@ -15,7 +15,13 @@ from specdec_lab.decoding.decode import generate
 from specdec_lab.decoding.target import Target
 from specdec_lab.proposers.base import Proposer
 from specdec_lab.study.expected_steps import count_steps
-from specdec_lab.study.forced_drafts import Acceptance, KnownTexts, acceptance_along, read_texts
+from specdec_lab.study.forced_drafts import (
+    Acceptance,
+    KnownTexts,
+    acceptance_along,
+    acceptance_of,
+    read_texts,
+)
 
 LEAST_REACHED = 10  # places that a share needs to be told
 
@@ -52,7 +58,7 @@ def taken_along(
     """The same on answers that are known, with the states that ``proposer`` reads: nothing is
     decoded, ``tau`` is that of the steps that decoding would take.
     """
-    found = acceptance_along(proposer, texts, k)
+    found = acceptance_of(proposer, texts, k)
     alpha, reached = _by_depth(found, texts)
     lengths = (texts.lengths - texts.prompt_lengths).tolist()
     ends = texts.tokens.gather(1, texts.lengths[:, None] - 1)[:, 0].tolist()

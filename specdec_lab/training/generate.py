@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from specdec_lab.decoding.store import Report, cache_folder, to_stderr
 from specdec_lab.decoding.target import Target
 from specdec_lab.training.corpus import FOLDER
-from specdec_lab.training.half_products import half_copy, half_is_faster
+from specdec_lab.training.half_products import half_copy, half_is_faster, half_works
 from specdec_lab.training.mix import tasks
 from specdec_lab.training.plain_batch import Answer, Job, answer_all
 from specdec_lab.training.recipes import Texts
@@ -117,9 +117,9 @@ def _done(shards: list[Shard]) -> tuple[set[str], int]:
 
 
 def _products(plan: Plan) -> str:
-    if plan.products != "auto":
-        return plan.products
-    return "bfloat16" if half_is_faster() else "float32"
+    """What the text is written with: bfloat16 only where there are such products."""
+    wanted = plan.products == "bfloat16" or (plan.products == "auto" and half_is_faster())
+    return "bfloat16" if wanted and half_works() else "float32"
 
 
 def _jobs(target: Target, plan: Plan, done: set[str], texts: Texts) -> Iterator[Job]:

@@ -41,8 +41,18 @@ class HalfLinear(nn.Module):
         return product.to(x.dtype)
 
 
+@cache
+def half_works() -> bool:
+    """Whether torch has these products on this processor: on x86 it asks for AVX-512."""
+    return packing_works() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 def half_copy(target: Target) -> Target:
-    """A second target whose products are in bfloat16; everything else is shared."""
+    """A second target whose products are in bfloat16, everything else shared; the target itself
+    where there are none.
+    """
+    if not half_works():
+        return target
     return target.with_model(with_products(target.model, HalfLinear), "bfloat16 products")
 
 
@@ -50,14 +60,11 @@ def half_copy(target: Target) -> Target:
 @torch.no_grad()
 def half_is_faster() -> bool:
     """Whether such a product is clearly faster here and now than the float32 one."""
-    if not packing_works():
+    if not half_works():
         return False
     whole = PackedLinear(nn.Linear(576, 8192, bias=False))
     rows = torch.randn(ROWS, 576)
-    try:
-        return _seconds(HalfLinear(whole), rows) < 0.8 * _seconds(whole, rows)
-    except (AttributeError, RuntimeError, NotImplementedError):
-        return False
+    return _seconds(HalfLinear(whole), rows) < 0.8 * _seconds(whole, rows)
 
 
 def _seconds(product: nn.Module, rows: Tensor) -> float:

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from specdec_lab.decoding.cache import KVCache
-from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.linear import packing_works
 from specdec_lab.decoding.records import Draft
 from specdec_lab.decoding.target import Target, probe_rows, probe_threads
@@ -15,9 +14,8 @@ WIDTHS = [*range(1, 34), 48, 80, 128]
 
 
 @pytest.fixture(scope="module")
-def target() -> Target:
-    """The default model."""
-    return load_target()
+def target(default_model) -> Target:
+    return default_model
 
 
 @pytest.fixture(scope="module")

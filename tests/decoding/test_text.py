@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.text import Detokenizer, StopStrings, chat_ids
 
@@ -152,9 +151,8 @@ def test_a_model_without_a_chat_template_says_so():
 
 
 @pytest.fixture(scope="module")
-def target() -> Target:
-    """The default model."""
-    return load_target()
+def target(default_model) -> Target:
+    return default_model
 
 
 @pytest.mark.model

@@ -10,7 +10,6 @@ import torch
 from hand_loop import accept, new_loop, one_step
 from recorded_graphs import check_drafts_from_graphs
 from specdec_lab.decoding.cache import KVCache
-from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.decoding.decode import Loop, generate
 from specdec_lab.decoding.low_bit import low_bit_copy
 from specdec_lab.decoding.randomness import CounterRandomness, Lane
@@ -502,8 +501,8 @@ def test_a_draft_model_on_cuda(sampling, captured):
 
 @pytest.mark.model
 @pytest.mark.parametrize("model", ["int4", "int8"])
-def test_the_twin_of_the_real_model_writes_its_text_in_few_forwards(model):
-    target = load_target()
+def test_the_twin_of_the_real_model_writes_its_text_in_few_forwards(default_model, model):
+    target = default_model
     (ids,) = [prompt.ids(target) for prompt in load_prompts("chat")[:1]]
     plain = generate(target, [ids], max_new_tokens=32)
     got = generate(target, [ids], DraftModel(target, model), k=4, max_new_tokens=32)

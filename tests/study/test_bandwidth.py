@@ -11,6 +11,7 @@ from specdec_lab.decoding.target import Target
 from specdec_lab.decoding.transformer import Architecture, Transformer
 from specdec_lab.study import bandwidth
 from specdec_lab.study.roofline import product_weights
+from specdec_lab.study.stopwatch import Times
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_the_three_products_have_the_same_weights(target):
 
 
 def test_rows_are_measured_for_every_product(target):
-    measured = bandwidth.measure_rows(target, rows=(1, 5), rounds=2)
+    measured = bandwidth.measure_rows(target, rows=(1, 5), rounds=3)
     assert set(measured["seconds"]) == set(measured["cost"]) == set(bandwidth.PRODUCTS)
     assert all(len(values) == 2 for values in measured["seconds"].values())
     assert all(values[0] == 1 for values in measured["cost"].values())
@@ -42,12 +43,12 @@ def test_rows_are_measured_for_every_product(target):
 
 
 def test_costs_are_ratios_within_a_round():
-    seconds = {"stock 1": [1.0, 10.0, 2.0], "stock 5": [2.0, 30.0, 8.0]}
-    assert bandwidth._cost(seconds, "stock", 5, 1) == 3
+    times = Times({"stock 1": [1.0, 10.0, 2.0], "stock 5": [2.0, 30.0, 8.0]})
+    assert bandwidth._cost(times, "stock", 5, 1) == 3
 
 
 def test_both_phases_are_measured_for_every_length(target):
-    table = bandwidth.measure_phases(target, list(range(30)), (4, 20), rounds=1, new=3)
+    table = bandwidth.measure_phases(target, list(range(30)), (4, 20), rounds=3, new=3)
     assert [row["prompt"] for row in table] == [4, 20]
     assert all(row["ttft"] > 0 and row["itl"] > 0 for row in table)
     assert table[1]["read"] == 20 / table[1]["ttft"]

@@ -77,12 +77,12 @@ def test_the_race_goes_on_without_those_that_fail(library, monkeypatch):
     monkeypatch.setattr(proposal_speed, "texts", lambda target, n: ([[1, 2]] * n, [1, 2, 0] * 250))
     peers = [("good", "make"), ("unbuilt", "make"), ("weak", "dying"), ("broken", "broken")]
     field = tuple(Peer(n, Environment(n, (f"{n}==1.0",)), f"fake_peer:{f}") for n, f in peers)
-    how = {"domains": ["chat"], "k": 2, "prompts": 1, "max_new_tokens": 5, "rounds": 2}
+    how = {"domains": ["chat"], "k": 2, "prompts": 1, "max_new_tokens": 5, "rounds": 3}
     how |= {"history": [3]}
     said = []
     work = outside.cells(ToyTarget(lambda context: ZEROS, 3), how, field, said.append)
     data = outside.summary(how, {name: cell() for name, cell in work.items()})
-    assert list(work) == ["chat 1", "chat 2", "history 3"]
+    assert list(work) == ["chat 1", "chat 2", "chat 3", "history 3"]
     assert set(data["domains"]["chat"]["rounds"]) == {"ours", "ours_ngram", "ours_suffix", "good"}
     assert data["domains"]["chat"]["same_text"]["good"] == 1
     assert set(data["missing"]) == {"unbuilt", "weak", "broken"}

@@ -5,6 +5,7 @@ import torch
 
 from specdec_lab.study.exact_laws import first_token_law
 from specdec_lab.study.overlap import (
+    logits_along,
     logits_behind,
     most_probable,
     rejection_parts,
@@ -25,6 +26,13 @@ def test_logits_behind_many_tokens_are_those_behind_each():
     assert torch.allclose(together, torch.stack(apart), atol=1e-9)
     assert logits_behind(target, [7]).shape == (1, target.vocab_size)
     assert logits_behind(target, text, len(text)).shape == (6, target.vocab_size)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_logits_along_a_text_are_those_behind_each_place(rows):
+    target, text = random_target(), [3, 1, 4, 1, 5, 9, 2]
+    along = logits_along(target, text, 5, rows)
+    assert torch.allclose(along, logits_behind(target, text, 5), atol=1e-9)
 
 
 def test_the_most_probable_of_either_law_are_shown():

@@ -13,7 +13,7 @@ from specdec_lab.proposers.ngram import NGram
 from specdec_lab.study import speed_by_domain as module
 from specdec_lab.study.figures.speed_bars import best_in_words, speed_figure
 from specdec_lab.study.speed_by_domain import as_picture, speed_by_domain
-from specdec_lab.study.speedup import measure_speedup
+from specdec_lab.study.speedup import WARM_UP, measure_speedup
 from toys import random_target
 
 PROMPTS = {"chat": [1, 2, 3, 1, 2, 3, 1], "json": [4, 5, 4, 5]}
@@ -41,6 +41,19 @@ def test_every_domain_is_measured_with_its_prompt(found):
     target = random_target(dtype=torch.float32)
     alone = measure_speedup(target, [PROMPTS["json"]], {}, max_new_tokens=10)
     assert found["json"]["plain"].tokens == alone["plain"].tokens
+
+
+def test_all_ways_warm_up_once(monkeypatch):
+    monkeypatch.setattr(module, "load_prompts", lambda domain, language: [Asked(domain)])
+    warmed = []
+
+    def measure(target, prompts, ways, **how):
+        warmed.append((prompts, how.get("warm_up", WARM_UP)))
+        return {}
+
+    monkeypatch.setattr(module, "measure_speedup", measure)
+    speed_by_domain(None, ("chat", "json"), {}, max_new_tokens=10)
+    assert warmed == [([PROMPTS["chat"]], WARM_UP), ([PROMPTS["json"]], 0)]
 
 
 def test_another_text_than_plain_decoding_is_no_speed_up(found, monkeypatch):

@@ -107,6 +107,14 @@ def test_a_proposer_that_remembers_the_answers_is_refused(target):
         measure_speedup(target, LOOPS[:1], {"own": way}, max_new_tokens=12)
 
 
+@pytest.mark.parametrize(("warm_up", "requests"), [(3, 4), (0, 3)])
+def test_a_way_warms_up_where_it_is_asked_to(target, warm_up, requests):
+    way = Remembering([])
+    ways = {"own": {"proposer": way, "k": 4}}
+    measure_speedup(target, LOOPS[:1], ways, max_new_tokens=4, warm_up=warm_up)
+    assert way.starts == requests
+
+
 def test_two_rounds_are_refused(target):
     with pytest.raises(ValueError, match="3 rounds or more"):
         measure_speedup(target, LOOPS, {}, rounds=2)

@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 from specdec_lab.__main__ import main
-from specdec_lab.decoding.checkpoint import load_target
 from specdec_lab.training.corpus import FOLDER, load_corpus, load_labelled
 from specdec_lab.training.export import BUDGET
 from specdec_lab.training.mix import evaluation_guard
@@ -53,8 +52,8 @@ def test_export_says_what_is_missing(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.model
-def test_every_prompt_can_be_built_again_and_none_is_measured(shards):
-    target, guard = load_target(), evaluation_guard()
+def test_every_prompt_can_be_built_again_and_none_is_measured(default_model, shards):
+    target, guard = default_model, evaluation_guard()
     texts = load_corpus("train", target) + load_corpus("heldout", target)
     assert sum(len(text.answer) for text in texts) == sum(num_tokens(s.entries) for s in shards)
     for entry in (entry for shard in shards for entry in shard.entries):
@@ -62,7 +61,7 @@ def test_every_prompt_can_be_built_again_and_none_is_measured(shards):
 
 
 @pytest.mark.model
-def test_human_text_comes_from_the_fetched_sources():
-    texts = load_labelled(5000, "train", load_target())
+def test_human_text_comes_from_the_fetched_sources(default_model):
+    texts = load_labelled(5000, "train", default_model)
     assert sum(len(text.answer) for text in texts) >= 5000
     assert len({text.domain for text in texts}) > 2

@@ -7,11 +7,11 @@ import pytest
 import torch
 from filelock import FileLock
 
-from specdec_lab.training import generate, mix
+from specdec_lab.training import generate, half_products, mix
 from specdec_lab.training.corpus import labelled_passages, load_corpus, load_labelled
 from specdec_lab.training.export import export
 from specdec_lab.training.generate import Plan, make_corpus
-from specdec_lab.training.half_products import half_copy
+from specdec_lab.training.half_products import half_copy, half_works
 from specdec_lab.training.recipes import split_of
 from specdec_lab.training.shards import Shard, num_tokens, read_folder, write_shard
 from specdec_lab.training.states import TargetStates
@@ -228,7 +228,19 @@ def test_bfloat16_products_are_near_the_float32_ones(target):
     whole_law = target.model.head(target.model(tokens)[0]).softmax(-1)
     half_law = half.model.head(half.model(tokens)[0]).softmax(-1)
     assert half_law.dtype == torch.float32
-    assert 0 < (half_law - whole_law).abs().sum(-1).max() < 0.3
+    assert torch.equal(half_law, whole_law) is not half_works()
+    assert (half_law - whole_law).abs().sum(-1).max() < 0.3
+
+
+def test_a_processor_without_bfloat16_products_writes_in_float32_and_says_so(
+    target, tmp_path, monkeypatch
+):
+    for module in (half_products, generate):
+        monkeypatch.setattr(module, "half_works", lambda: False)
+    assert half_copy(target) is target
+    assert not half_products.half_is_faster.__wrapped__()
+    make(target, replace(PLAN, num_tokens=60, products="bfloat16"), tmp_path)
+    assert {shard.about["products"] for shard in read_folder(tmp_path)} == {"float32"}
 
 
 def test_states_seen_on_the_way_are_those_of_a_pass_over_the_text(target, tmp_path):

@@ -197,7 +197,7 @@ def test_the_cap_is_what_the_draft_vocabulary_covers(target, written, tmp_path):
     assert found["alpha"][0] == pytest.approx(found["cap"][0])  # nothing better can be drafted
 
 
-def test_held_out_acceptance_is_what_decoding_accepts(target, written, texts):
+def test_held_out_acceptance_is_what_decoding_accepts(target, written, texts, whole_products):
     """On the target's own greedy text, from every place of it: the replay is the run."""
     method = new_method(target, texts)
     found = held_out(method, [texts.batch([7])], depth=1)

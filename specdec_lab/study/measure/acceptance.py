@@ -19,16 +19,9 @@ from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.trace import repeated_ngram_share
 from specdec_lab.prompts import Prompt, load_prompts
 from specdec_lab.proposers import load_proposer
-from specdec_lab.proposers.draft_model import DraftModel
 from specdec_lab.proposers.weights import shipped_hashes
 from specdec_lab.study.expected_steps import count_steps
-from specdec_lab.study.forced_drafts import (
-    Acceptance,
-    KnownTexts,
-    acceptance_along,
-    carried_on,
-    read_texts,
-)
+from specdec_lab.study.forced_drafts import Acceptance, KnownTexts, acceptance_of, read_texts
 from specdec_lab.study.measure.acceptance_summary import overview, summarise
 from specdec_lab.study.measure.cells import FILE, Cell, read_plan
 from specdec_lab.study.measure.known_texts import ROWS, known_texts
@@ -140,7 +133,7 @@ class Drafting:
         ks: Sequence[int],
     ) -> Iterator[dict[str, object]]:
         """The entries of a group of prompts."""
-        found = _acceptance(proposer, texts, max(ks), Sampling(temperature=temperature))
+        found = acceptance_of(proposer, texts, max(ks), Sampling(temperature=temperature))
         for row, prompt in enumerate(group):
             yield {
                 "domain": prompt.domain,
@@ -189,12 +182,6 @@ class Drafting:
         prompts = [prompt.ids(self.target) for prompt in group]
         sampling = Sampling(temperature=temperature)
         return read_texts(self.target, prompts, answers, sorted(layers), sampling)
-
-
-def _acceptance(proposer: Any, texts: KnownTexts, k: int, sampling: Sampling) -> Acceptance:
-    if type(proposer) is DraftModel:  # a sixth of the forwards
-        return carried_on(acceptance_along(proposer, texts, 1, sampling), k)
-    return acceptance_along(proposer, texts, k, sampling)
 
 
 def _drafts_trees(proposer: Any) -> bool:
