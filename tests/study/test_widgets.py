@@ -111,7 +111,9 @@ def test_35_where_the_hand_is_faster_than_the_drawing_only_the_last_state_is_dra
     async def hand():
         drag(panel.sliders["k"], 1)
         drag(panel.sliders["k"], 2)  # joins the first move
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(30):  # a busy machine draws late
+            while "k = 4:" not in panel.view.value:
+                await asyncio.sleep(0.01)
 
     def slow(**state):
         if state["k"] == 2:  # while it is drawn, these arrive and wait in the kernel
