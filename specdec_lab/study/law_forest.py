@@ -26,8 +26,9 @@ from specdec_lab.decoding.low_bit import low_bit_copy
 from specdec_lab.decoding.records import Draft
 from specdec_lab.decoding.sampling import Sampling
 from specdec_lab.decoding.target import Target
+from specdec_lab.decoding.tree import ancestors
 from specdec_lab.prompts import load_prompts
-from specdec_lab.proposers.tree_expansion import Extend, reader
+from specdec_lab.proposers.tree_expansion import Extend
 from specdec_lab.study import recordings
 from specdec_lab.study.rounding import rounded_copy
 
@@ -228,11 +229,16 @@ def _score(model: Target, ids: Sequence[int], fed: Draft) -> Tensor:
 
 
 def _reading(model: Target, ids: Sequence[int], num_entries: int) -> tuple[Tensor, Extend]:
-    """Logits behind ``ids``, (1, V), and what reads on from there."""
+    """Logits behind ``ids``, (1, V), and what reads on from there, level by level."""
     cache, pending = _read(model, ids, num_entries)
     first = model.score(cache, pending, Draft.empty(1)).logits[0]
     model.keep(cache, None, torch.ones(1, dtype=torch.long))
-    return first, reader(model, cache)
+
+    def extend(fed: Draft, width: int) -> Tensor:
+        seen = ancestors(fed.parents)[:, -width:, 1:]  # (1, width, M)
+        return model.read(cache, fed.tokens[:, -width:], seen).logits
+
+    return first, extend
 
 
 def _read(model: Target, ids: Sequence[int], room: int) -> tuple[KVCache, Tensor]:

@@ -26,9 +26,11 @@ from specdec_lab.training.states import Batch
 class GrowingKeys:
     """The keys and values of every step so far, with their gradients: what a cache is to a text.
 
-    It has the two methods of `KVCache` that a layer calls; what a layer writes comes behind all
-    that it wrote before.
+    It has what a layer asks of a `KVCache`; what a layer writes comes behind all that it wrote
+    before.
     """
+
+    alike = False  # no row has to come out the same in other company
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
