@@ -49,6 +49,19 @@ def test_the_measured_ratios_are_those_of_the_recording():
     assert span("ngram_over_own_plain").replace(" to", " (chat) to") in text
 
 
+def test_the_ratios_of_another_processor_are_those_of_its_recording():
+    path = re.findall(r"`(data/measurements/[\w./-]+/peers.json)`", README)[1]
+    domains = json.loads((ROOT / path).read_text(encoding="utf-8"))["data"]["domains"]
+    text = " ".join(README.split("How much the engine gains")[1].split("\n\n")[0].split())
+    for words, name in (
+        ("plain decoding runs {} times as fast as transformers", "plain_over_transformers"),
+        ("n-gram {} times as fast as prompt lookup", "ngram_over_lookup"),
+        ("the draft model {} times as fast as assisted", "draft_over_assisted_k"),
+    ):
+        values = [domain["ratios"][name]["median"] for domain in domains.values()]
+        assert words.format(f"{min(values):.1f} to {max(values):.1f}") in text
+
+
 def test_the_text_of_all_arms_is_the_same_if_the_readme_says_so():
     path = re.search(r"`(data/measurements/[\w./-]+)`", README)[1]
     domains = json.loads((ROOT / path).read_text(encoding="utf-8"))["data"]["domains"].values()
