@@ -21,9 +21,9 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 from PIL import Image
 
-from specdec_lab.study.figures.style import PALETTE
 
 DPI = 100  # of a panel's picture: one pixel of it is one of the page
+COLOURS = 128  # of it: fewer show where colours are chosen quickly
 GATHER = 0.01  # seconds in which further moves of a slider join the same redraw
 
 
@@ -131,7 +131,7 @@ class Panel:
         self._renderer.clear()
         figure.draw(self._renderer)
         pixels = Image.frombuffer("RGBA", (width, height), self._renderer.buffer_rgba())
-        few = pixels.convert("RGB").quantize(PALETTE, Image.Quantize.FASTOCTREE)
+        few = pixels.convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE)
         buffer = io.BytesIO()
         few.save(buffer, format="png", compress_level=1)
         return buffer.getvalue()

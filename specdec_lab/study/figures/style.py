@@ -15,7 +15,7 @@ from specdec_lab.study import recordings
 from specdec_lab.study.figures import FIGURES
 
 DPI = 150  # of stored pictures; they are shown at 100 pixels an inch
-PALETTE = 128  # colours of a stored PNG
+PALETTE = 48  # colours of a stored PNG
 RC = {
     "svg.hashsalt": "specdec_lab",  # the same ids in every run
     "font.family": "DejaVu Sans",  # comes with matplotlib, and has all Turkish and Greek letters
