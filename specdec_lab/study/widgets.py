@@ -21,7 +21,6 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 from PIL import Image
 
-
 DPI = 100  # of a panel's picture: one pixel of it is one of the page
 COLOURS = 128  # of it: fewer show where colours are chosen quickly
 GATHER = 0.01  # seconds in which further moves of a slider join the same redraw
